@@ -12,10 +12,12 @@ std::string print(const Json &json) {
 }
 
 Json usageJson(const Usage &usage) {
-  return {{"prompt_tokens", usage.prompt},
-          {"completion_tokens", usage.generated},
-          {"total_tokens", usage.prompt + usage.generated},
-          {"prompt_tokens_details", {{"cached_tokens", usage.cached}}}};
+  return {
+      {"prompt_tokens", usage.prompt},
+      {"completion_tokens", usage.generated},
+      {"total_tokens", usage.prompt + usage.generated},
+      {"prompt_tokens_details", {{"cached_tokens", usage.cached}}},
+      {"completion_tokens_details", {{"reasoning_tokens", usage.reasoning}}}};
 }
 
 /// Null before the end.
@@ -33,6 +35,8 @@ std::string finishJson(const std::optional<EngineResult> &end, bool hasCalls,
 Json messageJson(const WholeChoice &choice, bool usesFunctions) {
   Json message = {
       {"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}};
+  if (!choice.reasoning.empty())
+    message["reasoning_content"] = choice.reasoning;
   if (choice.calls.empty())
     return message;
   if (choice.text.empty())
@@ -126,6 +130,8 @@ public:
       one["delta"] = Json::object();
       if (!delta.text.empty())
         one["delta"]["content"] = delta.text;
+      if (!delta.reasoning.empty())
+        one["delta"]["reasoning_content"] = delta.reasoning;
       if (!delta.calls.empty() && request.usesFunctions)
         one["delta"]["function_call"] = functionJson(delta.calls.front());
       else if (!delta.calls.empty())
@@ -149,7 +155,7 @@ public:
         chunk(withMember(
                   withMember(print(one), "logprobs", logprobs), "finish_reason",
                   finishJson(delta.end, delta.hasCalls, request.usesFunctions)),
-              delta.text.size()));
+              delta.text.size() + delta.reasoning.size()));
   }
 
   void end(HttpReply &reply, std::span<const WholeChoice>,

@@ -20,6 +20,7 @@ struct AnswerHead {
 /// A choice so far.
 struct WholeChoice {
   std::string text;
+  std::string reasoning; ///< before the text
   std::vector<ToolCall> calls;
   LogprobText logprobs; ///< if requested and not streamed
   std::vector<int32_t> prompt = {}, tokens = {}; ///< if requested

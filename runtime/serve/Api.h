@@ -36,6 +36,7 @@ struct ChatMessage {
   std::vector<ToolCall> calls = {}; ///< of role assistant
   std::string callId = {};          ///< of role tool: the call that it answers
   bool hasContent = true;           ///< false only with calls
+  std::string reasoning = {};       ///< of role assistant, before the content
 };
 
 /// A function that the model may call.

@@ -31,7 +31,7 @@ constexpr std::string_view kText = R"({"type": "string"})",
                            kNever = R"({"type": "null"})";
 constexpr std::string_view
     kOfOthers = "an extension, as in other servers",
-    kNoReasoning = "the model has no separate reasoning",
+    kEffort = "variables of the chat template set it (chat_template_kwargs)",
     kNoTokens = "0: the prompt is computed, and nothing generated";
 
 constexpr std::string_view kFormSchema = R"({"anyOf": [
@@ -270,9 +270,9 @@ constexpr Field kFields[] = {
            "summary": {"enum": ["auto", "concise", "detailed", null]},
            "generate_summary":
              {"enum": ["auto", "concise", "detailed", null]}}})",
-     0, 0, kNoReasoning},
+     0, 0, kEffort},
     {"reasoning_effort", kChat, readEffort, R"({"enum": ["none", "minimal"]})",
-     0, 0, kNoReasoning},
+     0, 0, kEffort},
     {"verbosity", kChat, readVerbosity,
      R"({"enum": ["low", "medium", "high"]})", 0, 0,
      "a hint that no model here was taught"},

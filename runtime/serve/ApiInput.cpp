@@ -153,6 +153,12 @@ Problem readMessage(std::string_view name, const JsonValue &message,
     return found;
   if (Problem found = readOlderCall(name, message, to.size(), calls, read))
     return found;
+  std::string_view reasoning;
+  if (message["reasoning_content"].get(reasoning)) {
+    if (read.role != "assistant")
+      return problem(name, "only an assistant's message has reasoning_content");
+    read.reasoning = reasoning;
+  }
   read.hasContent = read.calls.empty() || !message["content"].isNull();
   if (read.hasContent)
     if (Problem found =
@@ -176,7 +182,8 @@ InputItem keptMessage(const JsonValue &message, const ChatMessage &read) {
       {"content", content.isNull() ? Json() : Json(read.content)},
       {"name", jsonAgain(message["name"])},
       {"content_parts", content.isArray() ? jsonAgain(content) : Json()}};
-  for (const char *name : {"tool_calls", "tool_call_id", "function_call"})
+  for (const char *name :
+       {"tool_calls", "tool_call_id", "function_call", "reasoning_content"})
     if (!message[name].isNull())
       kept[name] = jsonAgain(message[name]);
   return {"", kept.dump()};
@@ -247,7 +254,8 @@ Problem readMessages(const Field &field, const JsonValue &value,
                      ApiRequest &request) {
   static constexpr std::string_view types[] = {"text"};
   static constexpr std::string_view known[] = {
-      "role", "content", "name", "tool_calls", "tool_call_id", "function_call"};
+      "role",          "content",          "name", "tool_calls", "tool_call_id",
+      "function_call", "reasoning_content"};
   if (value.elements().empty())
     return problem(field.name,
                    "messages must be a list of at least one message");
@@ -275,6 +283,41 @@ Problem checkItem(std::string_view name, const JsonValue &item,
   return std::nullopt;
 }
 
+/// A message of the assistant whose parts are items that follow.
+void openAssistant(std::vector<ChatMessage> &messages) {
+  messages.push_back({"assistant", ""});
+  messages.back().hasContent = false;
+}
+
+/// Reasoning of the next message or call. A summary without the text, which
+/// other servers return, says nothing to a template.
+Problem readReasoningItem(std::string_view name, const JsonValue &item,
+                          ApiRequest &request) {
+  static constexpr std::string_view types[] = {"reasoning_text"};
+  static constexpr std::string_view known[] = {"type", "id", "status",
+                                               "summary", "content"};
+  if (Problem found = checkItem(name, item, known))
+    return found;
+  if (!item["summary"].isNull() && !item["summary"].isArray())
+    return problem(name, "the summary of reasoning must be a list");
+  std::string text;
+  const JsonValue &content = item["content"];
+  if (!content.isNull() && !content.isArray())
+    return problem(name, "the content of reasoning must be a list of parts");
+  if (!content.isNull())
+    if (Problem found = readContent(name, content, types, text))
+      return found;
+  keep(request,
+       {"", Json{{"type", "reasoning"},
+                 {"status", "completed"},
+                 {"summary", Json::array()},
+                 {"content", {{{"type", "reasoning_text"}, {"text", text}}}}}
+                .dump()});
+  openAssistant(request.messages);
+  request.messages.back().reasoning = std::move(text);
+  return std::nullopt;
+}
+
 /// Adds calls to the preceding message of the assistant.
 Problem readCallItem(std::string_view name, const JsonValue &item, size_t &left,
                      ApiRequest &request) {
@@ -293,10 +336,8 @@ Problem readCallItem(std::string_view name, const JsonValue &item, size_t &left,
                           {"arguments", call.arguments}}
                          .dump()});
   std::vector<ChatMessage> &messages = request.messages;
-  if (messages.empty() || messages.back().role != "assistant") {
-    messages.push_back({"assistant", ""});
-    messages.back().hasContent = false;
-  }
+  if (messages.empty() || messages.back().role != "assistant")
+    openAssistant(messages);
   messages.back().calls.push_back(std::move(calls.front()));
   return std::nullopt;
 }
@@ -324,6 +365,17 @@ Problem readCallOutput(std::string_view name, const JsonValue &item,
   return std::nullopt;
 }
 
+/// The last message has the reasoning of the item before it.
+void joinReasoning(std::vector<ChatMessage> &messages) {
+  if (messages.size() < 2 || messages.back().role != "assistant")
+    return;
+  ChatMessage &before = messages[messages.size() - 2];
+  if (before.role != "assistant" || before.hasContent || !before.calls.empty())
+    return;
+  messages.back().reasoning = std::move(before.reasoning);
+  messages.erase(messages.end() - 2);
+}
+
 Problem readMessageItem(std::string_view name, const JsonValue &item,
                         ApiRequest &request) {
   static constexpr std::string_view types[] = {"input_text", "output_text"};
@@ -333,6 +385,7 @@ Problem readMessageItem(std::string_view name, const JsonValue &item,
   if (Problem found =
           readMessage(name, item, known, types, none, request.messages))
     return found;
+  joinReasoning(request.messages);
   std::string_view role;
   item["role"].get(role);
   if (request.store)
@@ -342,8 +395,8 @@ Problem readMessageItem(std::string_view name, const JsonValue &item,
 
 } // namespace
 
-// Items of other types (reasoning, references to items stored by OpenAI) are
-// rejected by their type.
+// Items of other types (references to items stored by OpenAI, …) are rejected
+// by their type.
 Problem readItems(std::string_view name, const JsonValue &value,
                   ApiRequest &request) {
   size_t left = kMaxCallValues;
@@ -353,13 +406,15 @@ Problem readItems(std::string_view name, const JsonValue &value,
     Problem found;
     if (hasType && type == "message")
       found = readMessageItem(name, each, request);
+    else if (hasType && type == "reasoning")
+      found = readReasoningItem(name, each, request);
     else if (hasType && type == "function_call")
       found = readCallItem(name, each, left, request);
     else if (hasType && type == "function_call_output")
       found = readCallOutput(name, each, request);
     else
       found = problem(name,
-                      "an item of the input must be a message, a "
+                      "an item of the input must be a message, reasoning, a "
                       "function_call or a function_call_output, got: {}",
                       hasType ? quote(type) : "no string");
     if (found)

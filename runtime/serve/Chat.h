@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/data/tokenizer/Tokenizer.h"
 #include "runtime/serve/Api.h"
+#include "runtime/serve/Reasoning.h"
 #include "runtime/serve/ToolCalls.h"
 
 #include <span>
@@ -29,6 +30,8 @@ public:
   virtual Status checkVariables(std::string_view json) const;
   /// How the model writes tool calls; null: not at all.
   virtual const ToolFormat *toolFormat() const { return nullptr; }
+  /// The tags around the model's reasoning; null: it writes none.
+  virtual const ReasoningTags *reasoningTags() const { return nullptr; }
   /// Stop strings, which may be special tokens.
   virtual std::vector<std::string> stops() const = 0;
 };

@@ -56,6 +56,16 @@ std::string Choice::textOf(int32_t token) {
   return tokenizer.token(uint32_t(token)).bytes;
 }
 
+void Choice::send(std::string text, std::optional<EngineResult> end) {
+  Delta delta;
+  delta.choice = number;
+  delta.text = std::move(text);
+  delta.tokens = std::exchange(pending, {});
+  delta.end = std::move(end);
+  delta.generated = std::exchange(generated, 0);
+  take(std::move(delta));
+}
+
 void Choice::note(const TokenEvent &event, std::string_view decoded,
                   bool hasScore) {
   int64_t added = charactersOf(decoded);
@@ -92,7 +102,7 @@ void Choice::echoUpTo(std::size_t end) {
     text += echoed(event, /*hasScore=*/false);
   }
   if (!text.empty())
-    take({number, std::move(text), std::exchange(pending, {}), std::nullopt});
+    send(std::move(text));
 }
 
 void Choice::scored(std::size_t place, const TokenEvent &event) {
@@ -102,7 +112,7 @@ void Choice::scored(std::size_t place, const TokenEvent &event) {
   echoUpTo(own);
   std::string text = echoed(event, /*hasScore=*/true);
   if (!text.empty())
-    take({number, std::move(text), std::exchange(pending, {}), std::nullopt});
+    send(std::move(text));
 }
 
 //===--- what follows it --------------------------------------------------===//
@@ -113,11 +123,12 @@ bool Choice::token(const TokenEvent &event) {
   if (!event.isStop)
     decoded = textOf(event.token);
   note(event, decoded, /*hasScore=*/true);
+  ++generated;
   if (event.isStop)
     return false;
   std::string text = matcher.push(decoded);
   if (!text.empty())
-    take({number, std::move(text), std::exchange(pending, {}), std::nullopt});
+    send(std::move(text));
   return !matcher.found();
 }
 
@@ -125,7 +136,7 @@ void Choice::finished(const EngineResult &result) {
   echoUpTo(echo.tokens.size());
   std::string text = matcher.push(decoder.finish());
   text += matcher.finish();
-  take({number, std::move(text), std::exchange(pending, {}), result});
+  send(std::move(text), result);
 }
 
 } // namespace tessera::serve

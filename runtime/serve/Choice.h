@@ -54,6 +54,8 @@ struct Delta {
   std::optional<EngineResult> end;
   std::vector<CallPiece> calls = {}; ///< tool calls in the text
   bool hasCalls = false;             ///< whether the choice has had any
+  std::string reasoning = {};        ///< precedes the text
+  int64_t generated = 0; ///< tokens since the last delta, the end's among them
 };
 
 /// Code points of UTF-8.
@@ -80,6 +82,7 @@ private:
   void note(const TokenEvent &event, std::string_view decoded, bool hasScore);
   std::string echoed(const TokenEvent &event, bool hasScore);
   void echoUpTo(std::size_t end);
+  void send(std::string text, std::optional<EngineResult> end = std::nullopt);
 
   const tokenizer::Tokenizer &tokenizer;
   tokenizer::StreamDecoder decoder;
@@ -90,6 +93,7 @@ private:
   std::function<void(Delta)> take;
   std::vector<ChoiceToken> pending; ///< whose text is held back
   int64_t characters = 0;           ///< of all tokens
+  int64_t generated = 0;            ///< tokens since the last delta
   Echo echo;
   std::size_t nextEcho = 0; ///< index of the next echoed token
 };

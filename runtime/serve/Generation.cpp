@@ -102,10 +102,12 @@ void Service::Generation::take(Delta delta) {
   if (delta.end && delta.end->reason != FinishReason::stop &&
       delta.end->reason != FinishReason::length)
     return fail(*delta.end);
+  if (!reasoning.empty())
+    findReasoning(delta);
   if (!readers.empty())
     findCalls(delta);
-  bool isNews = delta.end || !delta.text.empty() || !delta.calls.empty() ||
-                !delta.tokens.empty();
+  bool isNews = delta.end || !delta.text.empty() || !delta.reasoning.empty() ||
+                !delta.calls.empty() || !delta.tokens.empty();
   if (isNews && !(request.stream || request.background)) {
     answer->note(delta);
   } else if (isNews) {
@@ -116,6 +118,7 @@ void Service::Generation::take(Delta delta) {
   }
   WholeChoice &choice = choices[delta.choice];
   choice.text += delta.text;
+  choice.reasoning += delta.reasoning;
   for (CallPiece &piece : delta.calls) {
     if (piece.index == choice.calls.size())
       choice.calls.push_back({piece.id, piece.name, {}});
@@ -141,6 +144,34 @@ static std::string newCallId() {
   for (char &each : id)
     each = digits[random() % digits.size()];
   return id;
+}
+
+void Service::Generation::readReasoning(
+    const ReasoningTags &tags, std::span<const EngineRequest> requests) {
+  // The tag is the last text of a prompt, of a token for each byte at most.
+  const std::size_t most = tags.open.size() + 4;
+  for (const EngineRequest &each : requests) {
+    std::vector<uint32_t> last(each.prompt.end() -
+                                   long(std::min(most, each.prompt.size())),
+                               each.prompt.end());
+    reasoning.emplace_back(
+        tags, tags.isOpenAfter(tokenizer::decode(service.tokenizer, last,
+                                                 /*skipSpecial=*/false)));
+  }
+}
+
+void Service::Generation::findReasoning(Delta &delta) {
+  ReasoningReader &reader = reasoning[delta.choice];
+  if (reader.isReasoning())
+    usage.reasoning += delta.generated;
+  ReasoningPieces pieces = reader.push(delta.text);
+  if (delta.end) {
+    ReasoningPieces rest = reader.finish();
+    pieces.reasoning += rest.reasoning;
+    pieces.content += rest.content;
+  }
+  delta.text = std::move(pieces.content);
+  delta.reasoning = std::move(pieces.reasoning);
 }
 
 void Service::Generation::findCalls(Delta &delta) {

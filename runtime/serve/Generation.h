@@ -37,6 +37,10 @@ public:
   void keepPrompt(std::size_t choice, std::vector<int32_t> prompt) {
     choices[choice].prompt = std::move(prompt);
   }
+  /// The choices begin with reasoning in these tags, which is separated from
+  /// their content; before start().
+  void readReasoning(const ReasoningTags &tags,
+                     std::span<const EngineRequest> requests);
   void take(Delta delta);
   void cancel() override;
   void follow(std::shared_ptr<HttpReply> to, int64_t after,
@@ -48,6 +52,7 @@ private:
   void keep(std::string chat);
   void settle();
   void count(std::size_t choice, const EngineResult &result);
+  void findReasoning(Delta &delta);
   void findCalls(Delta &delta);
   void finish();
   void fail(const EngineResult &result);
@@ -65,7 +70,8 @@ private:
   std::shared_ptr<HttpReply> reply; ///< in the background: its followers
   std::shared_ptr<Followers> followers;
   std::vector<WholeChoice> choices;
-  std::vector<ToolCallReader> readers; ///< of choices that may call tools
+  std::vector<ToolCallReader> readers;    ///< of choices that may call tools
+  std::vector<ReasoningReader> reasoning; ///< of choices that may begin so
   std::vector<uint64_t> ids;
   std::size_t ended = 0;
   bool begun = false, closed = false;

@@ -37,6 +37,9 @@ public:
   const ToolFormat *toolFormat() const override {
     return toolFormatOf(source.source());
   }
+  const ReasoningTags *reasoningTags() const override {
+    return reasoningTagsOf(source.source());
+  }
 
   StatusOr<std::vector<PromptPart>>
   render(std::span<const ChatMessage> messages, std::span<const Tool> tools,
@@ -108,15 +111,16 @@ private:
     bool good = std::ranges::all_of(
         tools, [&](const Tool &tool) { return isPlain(tool.json); });
     for (const ChatMessage &message : messages) {
-      good = good && isPlain(message.callId);
+      good = good && isPlain(message.callId) && isPlain(message.reasoning);
       for (const ToolCall &call : message.calls)
         good = good && isPlain(call.id) && isPlain(call.name) &&
                isPlain(call.arguments);
     }
     if (good)
       return Status::success();
-    return Status::error("a tool or a call has the text of a special token; "
-                         "change it");
+    return Status::error(
+        "a tool, a call or reasoning has the text of a special "
+        "token; change it");
   }
 
   static nlohmann::ordered_json callsJson(const ChatMessage &message) {
@@ -151,6 +155,8 @@ private:
       list.push_back({{"role", message.role}, {"content", content(message)}});
       if (!message.hasContent)
         list.back()["content"] = nullptr;
+      if (!message.reasoning.empty())
+        list.back()["reasoning_content"] = message.reasoning;
       if (!message.calls.empty())
         list.back()["tool_calls"] = callsJson(message);
       if (!message.callId.empty())

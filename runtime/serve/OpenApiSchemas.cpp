@@ -22,14 +22,21 @@ std::string_view openApiSchemas() {
       "role": {"enum": ["system", "developer", "user", "assistant"]},
       "name": {"type": ["string", "null"]},
       "content": {"$ref": "#/components/schemas/Content"}}},
+  {"type": "object", "required": ["role", "content", "reasoning_content"],
+    "additionalProperties": false, "properties": {
+      "role": {"const": "assistant"}, "name": {"type": ["string", "null"]},
+      "reasoning_content": {"type": "string"},
+      "content": {"$ref": "#/components/schemas/Content"}}},
   {"type": "object", "required": ["role", "tool_calls"], "additionalProperties": false,
     "properties": {
       "role": {"const": "assistant"}, "name": {"type": ["string", "null"]},
+      "reasoning_content": {"type": ["string", "null"]},
       "content": {"anyOf": [{"$ref": "#/components/schemas/Content"}, {"type": "null"}]},
       "tool_calls": {"$ref": "#/components/schemas/ToolCalls"}}},
   {"type": "object", "required": ["role", "function_call"],
     "additionalProperties": false, "properties": {
       "role": {"const": "assistant"}, "name": {"type": ["string", "null"]},
+      "reasoning_content": {"type": ["string", "null"]},
       "content": {"anyOf": [{"$ref": "#/components/schemas/Content"}, {"type": "null"}]},
       "function_call": {"type": "object", "required": ["name", "arguments"],
         "additionalProperties": false, "properties": {
@@ -55,6 +62,13 @@ std::string_view openApiSchemas() {
       "status": {"type": ["string", "null"]},
       "role": {"enum": ["system", "developer", "user", "assistant"]},
       "content": {"$ref": "#/components/schemas/InputContent"}}},
+  {"type": "object", "required": ["type"], "additionalProperties": false,
+    "properties": {
+      "type": {"const": "reasoning"}, "id": {}, "status": {},
+      "summary": {"type": ["array", "null"]},
+      "content": {"anyOf": [{"type": "null"}, {"type": "array", "items": {
+        "type": "object", "required": ["type", "text"], "properties": {
+          "type": {"const": "reasoning_text"}, "text": {"type": "string"}}}}]}}},
   {"type": "object", "required": ["type", "call_id", "name", "arguments"],
     "additionalProperties": false, "properties": {
       "type": {"const": "function_call"}, "id": {}, "status": {},
@@ -70,7 +84,9 @@ std::string_view openApiSchemas() {
   "properties": {"prompt_tokens": {"type": "integer"},
     "completion_tokens": {"type": "integer"}, "total_tokens": {"type": "integer"},
     "prompt_tokens_details": {"type": "object",
-      "properties": {"cached_tokens": {"type": "integer"}}}}},
+      "properties": {"cached_tokens": {"type": "integer"}}},
+    "completion_tokens_details": {"type": "object",
+      "properties": {"reasoning_tokens": {"type": "integer"}}}}},
 "Completion": {"type": "object",
   "required": ["id", "object", "created", "model", "choices", "usage"],
   "properties": {"id": {"type": "string"}, "object": {"const": "text_completion"},
@@ -94,6 +110,7 @@ std::string_view openApiSchemas() {
         "message": {"type": "object", "required": ["role", "content"],
           "properties": {"role": {"const": "assistant"},
             "content": {"type": ["string", "null"]},
+            "reasoning_content": {"type": "string"},
             "tool_calls": {"$ref": "#/components/schemas/ToolCalls"},
             "function_call": {"type": "object",
               "required": ["name", "arguments"]}}},
@@ -128,7 +145,8 @@ std::string_view openApiSchemas() {
   {"type": "object", "properties": {"data": {"type": "array", "maxItems": 100,
     "items": {"type": "object", "required": ["id", "type", "status"],
       "properties": {"type": {"enum":
-        ["message", "function_call", "function_call_output"]}}}}}}]},
+        ["message", "reasoning", "function_call",
+          "function_call_output"]}}}}}}]},
 "Deleted": {"type": "object", "required": ["id", "object", "deleted"],
   "properties": {"id": {"type": "string"},
     "object": {"enum": ["response", "chat.completion.deleted", "adapter"]},
@@ -143,6 +161,8 @@ std::string_view openApiSchemas() {
     "output": {"type": "array", "items": {"anyOf": [
       {"type": "object", "required": ["type", "id", "status", "role", "content"],
         "properties": {"type": {"const": "message"}}},
+      {"type": "object", "required": ["type", "id", "status", "summary", "content"],
+        "properties": {"type": {"const": "reasoning"}}},
       {"type": "object",
         "required": ["type", "id", "status", "call_id", "name", "arguments"],
         "properties": {"type": {"const": "function_call"}}}]}},

@@ -34,7 +34,9 @@ std::string_view nameOf(ResponseStatus status) {
   return "";
 }
 
-Json part(std::string_view text) {
+Json part(OutputKind kind, std::string_view text) {
+  if (kind == OutputKind::reasoning)
+    return {{"type", "reasoning_text"}, {"text", text}};
   return {{"type", "output_text"},
           {"text", text},
           {"annotations", Json::array()},
@@ -46,7 +48,7 @@ Json jsonOfItem(const OutputItem &item, bool isWhole = true) {
   std::string_view status = !isWhole     ? "in_progress"
                             : item.isCut ? "incomplete"
                                          : "completed";
-  if (item.isCall)
+  if (item.kind == OutputKind::call)
     return {{"type", "function_call"},
             {"id", item.id},
             {"call_id", item.callId},
@@ -55,7 +57,13 @@ Json jsonOfItem(const OutputItem &item, bool isWhole = true) {
             {"status", status}};
   Json content = Json::array();
   if (isWhole)
-    content.push_back(part(item.text));
+    content.push_back(part(item.kind, item.text));
+  if (item.kind == OutputKind::reasoning)
+    return {{"type", "reasoning"},
+            {"id", item.id},
+            {"status", status},
+            {"summary", Json::array()},
+            {"content", std::move(content)}};
   return {{"type", "message"},
           {"id", item.id},
           {"status", status},
@@ -96,7 +104,8 @@ std::string responseJson(const ResponseRecord &record) {
         {"input_tokens", record.usage->prompt},
         {"input_tokens_details", {{"cached_tokens", record.usage->cached}}},
         {"output_tokens", record.usage->generated},
-        {"output_tokens_details", {{"reasoning_tokens", 0}}},
+        {"output_tokens_details",
+         {{"reasoning_tokens", record.usage->reasoning}}},
         {"total_tokens", record.usage->prompt + record.usage->generated}};
   std::string output;
   if (record.isFinished())
@@ -182,12 +191,12 @@ void ResponseWriter::open(HttpReply *reply, OutputItem item) {
     return print({{"output_index", record.output.size()},
                   {"item", jsonOfItem(item, /*isWhole=*/false)}});
   });
-  if (!item.isCall)
+  if (item.kind != OutputKind::call)
     send(reply, "response.content_part.added", [&] {
       return print({{"item_id", item.id},
                     {"output_index", record.output.size()},
                     {"content_index", 0},
-                    {"part", part("")}});
+                    {"part", part(item.kind, "")}});
     });
   record.output.push_back(std::move(item));
 }
@@ -210,20 +219,29 @@ std::vector<ServerEvent> ResponseWriter::closing(bool hasReply) {
     all.update(members);
     return all;
   };
-  if (item.isCall) {
+  switch (item.kind) {
+  case OutputKind::call:
     add("response.function_call_arguments.done", [&] {
       return placed({{"name", item.name}, {"arguments", item.text}});
     });
-  } else {
+    break;
+  case OutputKind::message:
     add("response.output_text.done", [&] {
       return placed({{"content_index", 0},
                      {"text", item.text},
                      {"logprobs", Json::array()}});
     });
-    add("response.content_part.done", [&] {
-      return placed({{"content_index", 0}, {"part", part(item.text)}});
-    });
+    break;
+  case OutputKind::reasoning:
+    add("response.reasoning_text.done",
+        [&] { return placed({{"content_index", 0}, {"text", item.text}}); });
+    break;
   }
+  if (item.kind != OutputKind::call)
+    add("response.content_part.done", [&] {
+      return placed(
+          {{"content_index", 0}, {"part", part(item.kind, item.text)}});
+    });
   add("response.output_item.done", [&] {
     return Json{{"output_index", record.output.size() - 1},
                 {"item", jsonOfItem(item)}};
@@ -236,16 +254,17 @@ void ResponseWriter::close(HttpReply *reply) {
     reply->event(each.data, each.name);
 }
 
-void ResponseWriter::openMessage(HttpReply *reply) {
+void ResponseWriter::openText(HttpReply *reply, OutputKind kind) {
   OutputItem item;
-  item.id = idOf("msg");
+  item.kind = kind;
+  item.id = idOf(kind == OutputKind::reasoning ? "rs" : "msg");
   open(reply, std::move(item));
 }
 
 void ResponseWriter::openCall(HttpReply *reply, std::string callId,
                               std::string name) {
   OutputItem item;
-  item.isCall = true;
+  item.kind = OutputKind::call;
   item.id = idOf("fc");
   item.callId = std::move(callId);
   item.name = std::move(name);
@@ -261,20 +280,34 @@ void ResponseWriter::grow(HttpReply *reply, std::string_view type,
   send(reply, type, [&] {
     return fmt::format(
         R"({{"item_id":"{}","output_index":{}{},"delta":{}{}{}}})", item.id,
-        record.output.size() - 1, item.isCall ? "" : R"(,"content_index":0)",
-        print(piece), item.isCall ? "" : R"(,"logprobs":[])",
+        record.output.size() - 1,
+        item.kind == OutputKind::call ? "" : R"(,"content_index":0)",
+        print(piece),
+        item.kind == OutputKind::message ? R"(,"logprobs":[])" : "",
         obfuscate
             ? fmt::format(R"(,"obfuscation":"{}")", paddingFor(piece.size()))
             : "");
   });
 }
 
-void ResponseWriter::text(HttpReply *reply, std::string_view piece) {
+void ResponseWriter::addText(HttpReply *reply, OutputKind kind,
+                             std::string_view piece) {
   if (piece.empty())
     return;
-  if (!isOpen || record.output.back().isCall)
-    openMessage(reply);
-  grow(reply, "response.output_text.delta", piece);
+  if (!isOpen || record.output.back().kind != kind)
+    openText(reply, kind);
+  grow(reply,
+       kind == OutputKind::reasoning ? "response.reasoning_text.delta"
+                                     : "response.output_text.delta",
+       piece);
+}
+
+void ResponseWriter::text(HttpReply *reply, std::string_view piece) {
+  addText(reply, OutputKind::message, piece);
+}
+
+void ResponseWriter::reasoning(HttpReply *reply, std::string_view piece) {
+  addText(reply, OutputKind::reasoning, piece);
 }
 
 void ResponseWriter::arguments(HttpReply *reply, std::string_view piece) {
@@ -283,6 +316,7 @@ void ResponseWriter::arguments(HttpReply *reply, std::string_view piece) {
 }
 
 void ResponseWriter::piece(HttpReply *reply, const Delta &delta) {
+  reasoning(reply, delta.reasoning);
   // Arguments of the open call come before new content.
   auto isNew = [](const CallPiece &each) { return !each.name.empty(); };
   for (const CallPiece &each : delta.calls)
@@ -309,7 +343,7 @@ void ResponseWriter::end(HttpReply *reply) {
     // Reported as begun.
     record.status =
         record.background ? ResponseStatus::queued : ResponseStatus::inProgress;
-    openMessage(reply);
+    openText(reply, OutputKind::message);
     record.status = status;
   }
   if (!record.output.empty() && status != ResponseStatus::completed)
@@ -339,13 +373,23 @@ std::vector<ServerEvent> eventsOf(const ResponseRecord &record, bool obfuscate,
   ResponseWriter writer(copy, obfuscate, after);
   writer.begin(&to);
   for (const OutputItem &item : record.output) {
-    if (item.isCall)
+    if (item.kind == OutputKind::call)
       writer.openCall(&to, item.callId, item.name);
     std::size_t begin = 0;
     for (std::size_t end : item.ends) {
       std::string_view piece =
           std::string_view(item.text).substr(begin, end - begin);
-      item.isCall ? writer.arguments(&to, piece) : writer.text(&to, piece);
+      switch (item.kind) {
+      case OutputKind::message:
+        writer.text(&to, piece);
+        break;
+      case OutputKind::call:
+        writer.arguments(&to, piece);
+        break;
+      case OutputKind::reasoning:
+        writer.reasoning(&to, piece);
+        break;
+      }
       begin = end;
     }
   }

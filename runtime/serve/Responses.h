@@ -14,11 +14,13 @@ namespace tessera::serve {
 
 struct Usage {
   int64_t prompt = 0, cached = 0, generated = 0;
+  int64_t reasoning = 0; ///< of those generated
 };
 
-/// A message, or a function call.
+enum class OutputKind : uint8_t { message, call, reasoning };
+
 struct OutputItem {
-  bool isCall = false;
+  OutputKind kind = OutputKind::message;
   std::string id;
   std::string callId, name;   ///< of a call
   std::string text;           ///< or a call's arguments
@@ -74,6 +76,7 @@ public:
   void end(HttpReply *reply);
 
   void text(HttpReply *reply, std::string_view piece);
+  void reasoning(HttpReply *reply, std::string_view piece);
   void openCall(HttpReply *reply, std::string callId, std::string name);
   void arguments(HttpReply *reply, std::string_view piece);
 
@@ -84,7 +87,9 @@ private:
   void send(HttpReply *reply, std::string_view type, const Print &members);
   std::string whole() const;
   ServerEvent event(std::string_view type, std::string_view members);
-  void openMessage(HttpReply *reply);
+  /// A message or reasoning.
+  void openText(HttpReply *reply, OutputKind kind);
+  void addText(HttpReply *reply, OutputKind kind, std::string_view piece);
   void open(HttpReply *reply, OutputItem item);
   std::vector<ServerEvent> closing(bool hasReply);
   void close(HttpReply *reply);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -155,14 +156,28 @@ std::vector<std::string> Service::stopsOf(const ApiRequest &request,
   return stops;
 }
 
+std::vector<int32_t>
+Service::specialTokens(std::span<const std::string_view> tags) const {
+  std::vector<int32_t> tokens;
+  for (std::string_view tag : tags)
+    if (auto id = tokenizer.addedToken(tag); id && tokenizer.token(*id).special)
+      tokens.push_back(int32_t(*id));
+  return tokens;
+}
+
 std::vector<int32_t> Service::callTags() const {
-  std::vector<int32_t> tags;
-  if (const ToolFormat *format = chat.toolFormat())
-    for (std::string_view tag : format->tags())
-      if (auto id = tokenizer.addedToken(tag);
-          id && tokenizer.token(*id).special)
-        tags.push_back(int32_t(*id));
-  return tags;
+  const ToolFormat *format = chat.toolFormat();
+  return format ? specialTokens(format->tags()) : std::vector<int32_t>();
+}
+
+const ReasoningTags *Service::reasoningOf(const ApiRequest &request) const {
+  if (request.endpoint == Endpoint::completions)
+    return nullptr;
+  // Structured output is constrained from the first token, so there is no
+  // reasoning before it; calls of a model that decides are not.
+  const bool isFree = !request.form || (request.formName.empty() &&
+                                        request.toolUse == ToolUse::automatic);
+  return isFree ? chat.reasoningTags() : nullptr;
 }
 
 std::optional<ApiError> Service::prepareTools(ApiRequest &request) const {
@@ -221,6 +236,10 @@ void Service::post(const HttpRequest &http, Endpoint endpoint,
   std::vector<int32_t> shown;
   if (request.mayCall())
     shown = callTags();
+  const ReasoningTags *reasoning = reasoningOf(request);
+  if (reasoning)
+    std::ranges::copy(specialTokens({{reasoning->open, reasoning->close}}),
+                      std::back_inserter(shown));
   if (request.form)
     for (EngineRequest &each : requests)
       each.guide = forms.guide(*request.form, stopTokens);
@@ -230,6 +249,8 @@ void Service::post(const HttpRequest &http, Endpoint endpoint,
   auto generation =
       std::make_shared<Generation>(*this, store, std::move(request),
                                    std::move(head), reply, requests.size());
+  if (reasoning)
+    generation->readReasoning(*reasoning, requests);
   for (std::size_t i = 0; i < requests.size(); ++i) {
     requests[i].stopTokens = stopTokens;
     requests[i].adapter = slot;

@@ -55,8 +55,13 @@ private:
   /// Checks that the model's template supports the request's tools, and sets
   /// the structured output of calls.
   std::optional<ApiError> prepareTools(ApiRequest &request) const;
+  /// Those of the tags that are special tokens of the tokenizer.
+  std::vector<int32_t>
+  specialTokens(std::span<const std::string_view> tags) const;
   /// Special tokens around tool calls.
   std::vector<int32_t> callTags() const;
+  /// The tags around reasoning that may begin an output; null: none.
+  const ReasoningTags *reasoningOf(const ApiRequest &request) const;
   int64_t context() const override { return engine.shape().context; }
   AnswerStore &storeOf(const HttpRequest &request);
   /// Whether the reply would exceed the limit of unread bytes.

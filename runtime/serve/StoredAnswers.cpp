@@ -268,6 +268,7 @@ void numberItems(ApiRequest &request, std::string_view id) {
       item.id = fmt::format("{}_{}-in-{}",
                             is("function_call")          ? "fc"
                             : is("function_call_output") ? "fco"
+                            : is("reasoning")            ? "rs"
                                                          : "msg",
                             own, i);
   }

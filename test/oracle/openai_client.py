@@ -3,6 +3,7 @@
 
 import pathlib
 import sys
+import tempfile
 
 import openai
 
@@ -66,7 +67,60 @@ def stored_chats(client):
     print("ok: stored chats")
 
 
+# Begins the reasoning, as those of DeepSeek-R1 and Qwen3's thinking models.
+REASONING = ("{% for m in messages %}[{{ m.role }}]{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>"
+             "{% endif %}{{ m.content or '' }}{% endfor %}[assistant]<think>")
+
+
+def reasoning(client):
+    """The model of hashes never ends it."""
+    fields = {"model": "fake", "seed": 5, "temperature": 0.7, "max_tokens": 12, "extra_body": {"ignore_eos": True}}
+    prompt = "[system]be kind[user]hello[assistant]<think>"
+    text = client.completions.create(prompt=prompt, **fields).choices[0].text.lstrip(" \t\r\n")
+    made = strict(client.chat.completions.create(messages=MESSAGES, **fields))
+    message = made.choices[0].message
+    assert (message.reasoning_content, message.content) == (text, ""), (made, text)
+    assert made.usage.completion_tokens_details.reasoning_tokens == made.usage.completion_tokens == 12
+    parts = strict(list(client.chat.completions.create(messages=MESSAGES, stream=True, **fields)))
+    deltas = [part.choices[0].delta for part in parts]
+    assert "".join(getattr(each, "reasoning_content", "") for each in deltas) == text
+    assert not any(each.content for each in deltas), deltas
+    # A form leaves no room for it.
+    schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"const": 1}}}
+    formed = client.chat.completions.create(messages=MESSAGES, model="fake", response_format=schema).choices[0].message
+    assert formed.content.strip() == "1" and not hasattr(formed, "reasoning_content"), formed
+    # What a later turn says of it reaches the template.
+    def length(**more):
+        turn = [*MESSAGES, {"role": "assistant", "content": "hm", **more}, {"role": "user", "content": "and?"}]
+        return client.chat.completions.create(messages=turn, **fields).usage.prompt_tokens
+    assert length(reasoning_content="why") == length() + len("<think>why</think>")
+
+    fields = {"model": "fake", "temperature": 0.7, "max_output_tokens": 12, "extra_body": {"seed": 5, "ignore_eos": True}}
+    one = strict(client.responses.create(input="hello", instructions="be kind", **fields))
+    (item,) = one.output
+    assert (item.type, item.content[0].text, item.status) == ("reasoning", text, "incomplete"), item
+    assert one.output_text == "" and one.usage.output_tokens_details.reasoning_tokens == 12
+    events = strict(list(client.responses.create(input="hello", instructions="be kind", stream=True, **fields)))
+    assert "".join(each.delta for each in events if each.type == "response.reasoning_text.delta") == text
+    assert events[-1].response.output[0].content[0].text == text
+    two = client.responses.create(input="and?", previous_response_id=one.id, **fields)
+    turn = [{"role": "user", "content": "hello"}, *one.output, {"role": "assistant", "content": "hm"},
+            {"role": "user", "content": "and?"}]
+    three = client.responses.create(input=turn, **fields)
+    assert three.usage.input_tokens == two.usage.input_tokens + len("hm"), (two.usage, three.usage)
+    # Not strict: the client's list of items does not know reasoning.
+    kept = list(client.responses.input_items.list(three.id, order="asc"))
+    assert [each.type for each in kept] == ["message", "reasoning", "message", "message"], kept
+    assert kept[1].id.startswith("rs_") and kept[1].content[0].text == text
+
+
 def main():
+    with tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:
+        file.write(REASONING)
+        file.flush()
+        with Server([sys.argv[1], "--template", file.name]) as server:
+            reasoning(openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0))
+        print("ok: reasoning")
     with Server([sys.argv[1], "--key", "secret"]) as server:
         client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="secret", max_retries=0)
         assert [model.id for model in strict(client.models.list().data)] == ["fake"]

@@ -55,7 +55,7 @@ static void checkItems(ApiRequest request) {
   numberItems(request, "resp_1");
   auto record = std::make_shared<ResponseRecord>();
   record->status = ResponseStatus::completed;
-  record->output.push_back({.isCall = false,
+  record->output.push_back({.kind = OutputKind::message,
                             .id = "msg_1",
                             .callId = {},
                             .name = {},

@@ -204,7 +204,7 @@ TEST(ResponseRecord, EventsAreToldAgain) {
       Delta delta = randomDelta(random, calls);
       // Pieces of a call that a text has ended do not come.
       if (!delta.calls.empty() && delta.calls.front().name.empty() &&
-          !record.output.back().isCall)
+          record.output.back().kind != OutputKind::call)
         delta.calls.erase(delta.calls.begin());
       writer.piece(followers.get(), delta);
       EXPECT_EQ(toldAgain(record), live->said);
