@@ -175,7 +175,7 @@ void Service::Generation::findReasoning(Delta &delta) {
 }
 
 void Service::Generation::findCalls(Delta &delta) {
-  ToolCallReader &reader = readers[delta.choice];
+  CallReader &reader = *readers[delta.choice];
   ToolPieces pieces = reader.push(delta.text);
   if (delta.end) {
     ToolPieces rest = reader.finish();

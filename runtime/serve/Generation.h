@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/serve/Answers.h"
 #include "runtime/serve/Service.h"
+#include "runtime/serve/TaggedCalls.h"
 
 namespace tessera::serve {
 
@@ -18,14 +19,10 @@ public:
         id(head.id),
         answer(makeAnswer(this->request, std::move(head), service.tokenizer)),
         reply(std::move(reply)), choices(choices) {
-    if (this->request.mayCall()) {
-      std::vector<std::string> names;
-      names.reserve(this->request.tools.size());
-      for (const Tool &tool : this->request.tools)
-        names.push_back(tool.name);
-      readers.assign(choices, ToolCallReader(*service.chat.toolFormat(), names,
-                                             this->request.usesFunctions));
-    }
+    for (std::size_t i = 0; this->request.mayCall() && i < choices; ++i)
+      readers.push_back(makeCallReader(*service.chat.toolFormat(),
+                                       this->request.tools,
+                                       this->request.usesFunctions));
     // The answer has copies of what it needs.
     this->request.tools = {};
     this->request.form.reset();
@@ -70,7 +67,8 @@ private:
   std::shared_ptr<HttpReply> reply; ///< in the background: its followers
   std::shared_ptr<Followers> followers;
   std::vector<WholeChoice> choices;
-  std::vector<ToolCallReader> readers;    ///< of choices that may call tools
+  /// Of choices that may call tools.
+  std::vector<std::unique_ptr<CallReader>> readers;
   std::vector<ReasoningReader> reasoning; ///< of choices that may begin so
   std::vector<uint64_t> ids;
   std::size_t ended = 0;

@@ -87,6 +87,11 @@ bool needsToolForm(const ApiRequest &request) {
 StatusOr<std::shared_ptr<const AnswerForm>>
 makeToolForm(const ApiRequest &request, const ToolFormat &format, bool hasTag) {
   bool isFree = request.toolUse == ToolUse::automatic;
+  if (format.tagged)
+    return Status::error(
+        "for this model, tool_choice must be auto or none, tools not strict, "
+        "and parallel_tool_calls true: no grammar constrains calls of {}",
+        format.name);
   if (isFree && (format.mayBeBare || !hasTag))
     return Status::error(
         "for this model, strict tools and parallel_tool_calls: "

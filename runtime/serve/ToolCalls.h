@@ -9,8 +9,18 @@
 
 namespace tessera::serve {
 
+/// Around the parts of a call whose arguments are written one by one; white
+/// space may be between them.
+struct ArgumentTags {
+  std::string_view open;    ///< before the name
+  std::string_view nameEnd; ///< empty: arguments or the end follow the name
+  std::string_view key, keyEnd;
+  std::string_view value, valueEnd;
+  std::string_view close; ///< after the arguments
+};
+
 /// A call is a JSON object with a name and its arguments, or a name that a
-/// separator and a JSON object of arguments follow.
+/// separator and a JSON object of arguments follow, or tagged.
 struct ToolFormat {
   std::string_view name; ///< for messages
   std::string_view open; ///< precedes a call, or a list of calls
@@ -32,6 +42,9 @@ struct ToolFormat {
   /// Where a name ends before the separator: "[CALL_ID]", or ":" and the call's
   /// number.
   std::string_view nameEnd = "";
+
+  /// Of tagged calls, which are between `open` and `close`.
+  const ArgumentTags *tagged = nullptr;
 
   bool isList() const { return !listOpen.empty(); }
   bool hasNames() const { return !separator.empty(); }
@@ -57,7 +70,17 @@ struct ToolPieces {
 
 /// Parses one output, in pieces of any size, which only affect when a result is
 /// known. Text that begins like a call and is not one is content.
-class ToolCallReader {
+class CallReader {
+public:
+  virtual ~CallReader() = default;
+  virtual ToolPieces push(std::string_view text) = 0;
+  /// Returns what was held back because a call could have begun there.
+  virtual ToolPieces finish() = 0;
+  virtual std::size_t calls() const = 0;
+};
+
+/// Of calls whose arguments are a JSON object, which are returned as they come.
+class ToolCallReader final : public CallReader {
 public:
   /// The format must outlive it. A call of a function that is not in `names` is
   /// content; empty: any name is allowed. `onlyOne`: ignores everything after
@@ -68,10 +91,9 @@ public:
       : format(&format),
         tag(std::string(format.section) += std::string(format.open)),
         names(std::move(names)), onlyOne(onlyOne) {}
-  ToolPieces push(std::string_view text);
-  /// Returns what was held back because a call could have begun there.
-  ToolPieces finish();
-  std::size_t calls() const { return count; }
+  ToolPieces push(std::string_view text) override;
+  ToolPieces finish() override;
+  std::size_t calls() const override { return count; }
 
 private:
   enum class Place : uint8_t {

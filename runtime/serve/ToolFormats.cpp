@@ -69,15 +69,61 @@ static constexpr ToolFormat kCohere = {.name = "Command R7B",
                                        .arguments = "parameters",
                                        .listOpen = "["};
 
+// Qwen3-Coder (Alibaba 2025).
+static constexpr ArgumentTags kFunctionTags = {.open = "<function=",
+                                               .nameEnd = ">",
+                                               .key = "<parameter=",
+                                               .keyEnd = ">",
+                                               .value = "",
+                                               .valueEnd = "</parameter>",
+                                               .close = "</function>"};
+static constexpr ToolFormat kCoder = {.name = "Qwen3-Coder",
+                                      .open = "<tool_call>",
+                                      .close = "</tool_call>",
+                                      .tagged = &kFunctionTags};
+// Seed-OSS (ByteDance 2025).
+static constexpr ToolFormat kSeed = {.name = "Seed-OSS",
+                                     .open = "<seed:tool_call>",
+                                     .close = "</seed:tool_call>",
+                                     .tagged = &kFunctionTags};
+// GLM-4.5 and 4.6 (Zhipu 2025).
+static constexpr ArgumentTags kKeyTags = {.open = "",
+                                          .nameEnd = "",
+                                          .key = "<arg_key>",
+                                          .keyEnd = "</arg_key>",
+                                          .value = "<arg_value>",
+                                          .valueEnd = "</arg_value>",
+                                          .close = ""};
+static constexpr ToolFormat kGlm = {.name = "GLM-4.5",
+                                    .open = "<tool_call>",
+                                    .close = "</tool_call>",
+                                    .tagged = &kKeyTags};
+// MiniMax-M2 (2025).
+static constexpr ArgumentTags kInvokeTags = {.open = "<invoke name=\"",
+                                             .nameEnd = "\">",
+                                             .key = "<parameter name=\"",
+                                             .keyEnd = "\">",
+                                             .value = "",
+                                             .valueEnd = "</parameter>",
+                                             .close = "</invoke>"};
+static constexpr ToolFormat kMinimax = {.name = "MiniMax-M2",
+                                        .open = "<minimax:tool_call>",
+                                        .close = "</minimax:tool_call>",
+                                        .tagged = &kInvokeTags};
+
 const ToolFormat *toolFormatOf(std::string_view chatTemplate) {
   auto has = [&](std::string_view text) {
     return chatTemplate.find(text) != chatTemplate.npos;
   };
   if (!has("tools"))
     return nullptr;
-  // Later models of the same families write XML.
+  for (const ToolFormat *each : {&kSeed, &kMinimax})
+    if (has(each->open))
+      return each;
   if (has("<tool_call>"))
-    return has("<function=") || has("<arg_key>") ? nullptr : &kHermes;
+    return has(kFunctionTags.open) ? &kCoder
+           : has(kKeyTags.key)     ? &kGlm
+                                   : &kHermes;
   if (has("[TOOL_CALLS] [") || has("[TOOL_CALLS]["))
     return &kMistral;
   if (has("[TOOL_CALLS]") && has("[ARGS]"))
@@ -97,9 +143,13 @@ const ToolFormat *toolFormatOf(std::string_view chatTemplate) {
 }
 
 std::vector<std::string_view> ToolFormat::tags() const {
-  std::vector<std::string_view> all;
-  for (std::string_view text :
-       {open, close, separator, section, sectionClose, nameEnd})
+  std::vector<std::string_view> all,
+      strings = {open, close, separator, section, sectionClose, nameEnd};
+  if (tagged)
+    strings.insert(strings.end(),
+                   {tagged->open, tagged->key, tagged->keyEnd, tagged->value,
+                    tagged->valueEnd, tagged->close});
+  for (std::string_view text : strings)
     while (true) {
       const auto begin = text.find_first_of("<[");
       const auto end = text.find_first_of(">]", std::min(begin, text.size()));

@@ -69,9 +69,8 @@ TEST(ToolCalls, FormatsAreThoseOfTemplates) {
   EXPECT_EQ(hermes().name, "Hermes");
   EXPECT_EQ(mistral().name, "Mistral");
   EXPECT_EQ(llama().name, "Llama 3");
-  for (const char *none :
-       {"", "<tool_call>", "tools <tool_call><function=", "tools [TOOL_CALLS]",
-        "tools", "tools \"parameters\": "})
+  for (const char *none : {"", "<tool_call>", "tools [TOOL_CALLS]", "tools",
+                           "tools \"parameters\": "})
     EXPECT_EQ(toolFormatOf(none), nullptr) << none;
   for (const auto &[text, name] :
        std::initializer_list<std::pair<const char *, const char *>>{
