@@ -12,6 +12,8 @@ config.name = "tessera"
 config.test_format = tiers.ShTest(config.tessera_source_dir)
 if not tiers.is_fast():
     config.available_features.add("slow")
+if tiers.is_sweep():
+    config.available_features.add("sweep")
 config.suffixes = [".mlir", ".test"]
 # Inputs of other tests.
 config.excludes = ["Inputs", "corpus", *tiers.sweeps(config.tessera_source_dir)]

@@ -19,9 +19,13 @@ def is_fast():
     return os.environ.get("TESSERA_TEST_TIER") == "fast"
 
 
+def is_sweep():
+    return os.environ.get("TESSERA_TEST_TIER") == "sweep"
+
+
 def sweeps(source_dir):
     """Names of files that are not to be run."""
-    if os.environ.get("TESSERA_TEST_TIER") == "sweep":
+    if is_sweep():
         return []
     found = glob.glob(os.path.join(source_dir, "test/**/*sweep*.test"), recursive=True)
     return [os.path.basename(path) for path in found]

@@ -122,6 +122,8 @@ SHORTER = [
     Shorter("test/oracle/README.md", r"/tmp/oracle", "oracle", "the test's folder"),
     Shorter("test/oracle/README.md", r"--steps all --seeds 3", "--steps simpo --dtype fp32",
             "eight minutes: 25 losses of three models"),
+    Shorter("test/oracle/README.md", r"--dtype fp32 --check threads", "--dtype fp32 --only logits",
+            "test/e2e runs it"),
     Shorter("*", r"\| less$", "| cat", "no terminal"),
     # Benchmarks and servers.
     Shorter("bench/README.md", r"bench gemm", r"\g<0> --m 64 --n 64 --k 64 --pairs 1", "time"),

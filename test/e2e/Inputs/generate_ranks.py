@@ -2,7 +2,7 @@
 tokens are those of one rank, and log-probabilities within rounding. And what
 a mesh of ranks refuses, and how it ends.
 
-    generate_ranks.py BIN SCRATCH MPIRUN
+    generate_ranks.py BIN SCRATCH MPIRUN [--all]
 """
 import json
 import os
@@ -30,20 +30,20 @@ MODELS = {
     "llama": (LLAMA, ["tensor=2", "tensor=4"]),
     # More ranks than heads of keys and values.
     "grouped": (LLAMA | {"num_attention_heads": 4, "num_key_value_heads": 2,
-                         "tie_word_embeddings": True}, ["tensor=2", "tensor=4"]),
+                         "tie_word_embeddings": True}, ["tensor=4"]),
     "gpt2": ({
         "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2",
         "vocab_size": 400, "n_positions": 256, "n_embd": 32, "n_head": 4,
         "n_layer": 2, "n_inner": None, "activation_function": "gelu_new",
         "layer_norm_epsilon": 1e-5, "initializer_range": 0.2, "embd_pdrop": 0.0,
         "attn_pdrop": 0.0, "resid_pdrop": 0.0, "tie_word_embeddings": True},
-        ["tensor=2", "tensor=4"]),
+        ["tensor=4"]),
     "mixtral": (LLAMA | {
         "architectures": ["MixtralForCausalLM"], "model_type": "mixtral",
         "sliding_window": None, "num_local_experts": 5, "num_experts_per_tok": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 32,
         "router_aux_loss_coef": 0.01, "output_router_logits": False},
-        ["expert=2", "tensor=2", "expert=2,tensor=2"]),
+        ["expert=2", "expert=2,tensor=2"]),
     # One head of keys and values, which all ranks have.
     "shared": (LLAMA | {"num_attention_heads": 4, "num_key_value_heads": 1},
                ["tensor=2"]),
@@ -60,14 +60,18 @@ MODELS = {
         "rope_theta": 10000.0, "initializer_range": 0.2, "tie_word_embeddings": False},
         ["tensor=2", "expert=2,tensor=2"]),
 }
+# A mesh for each type of weights; None: in --all alone, which has all of a model's meshes for each.
 QUANTIZED = {
     "blocks": (LLAMA | {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2,
-                        "head_dim": 32, "intermediate_size": 192}, ["tensor=2", "tensor=4"]),
+                        "head_dim": 32, "intermediate_size": 192},
+               {"int8": "tensor=2", "int4": "tensor=4", "fp8": "tensor=4"}),
     # Heads of 24, which are no whole groups.
     "uneven": (LLAMA | {"hidden_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2,
-                        "head_dim": 24, "intermediate_size": 208}, ["tensor=2"]),
+                        "head_dim": 24, "intermediate_size": 208},
+               {"int8": None, "int4": "tensor=2", "fp8": None}),
     "experts": (MODELS["mixtral"][0] | {"hidden_size": 64, "intermediate_size": 96,
-                                        "head_dim": 16}, ["expert=2", "expert=2,tensor=2"]),
+                                        "head_dim": 16},
+                {"int8": "expert=2", "int4": "expert=2,tensor=2", "fp8": None}),
 }
 # Sums in another order, in fp32.
 ROUNDING = 2e-4
@@ -158,16 +162,18 @@ def same_texts(ranks):
             check(texts == alone, f"{name} on {mesh}: the tokens of one rank")
 
 
-def quantized(ranks):
+def quantized(ranks, takes_all):
     """Weights of int8, int4 and fp8, and packed ones in bf16. Matrices that are no whole groups or
     micropanels, such as all of `llama`, stay whole."""
     for name, (config, meshes) in QUANTIZED.items():
         folder = ranks.model(name, config)
-        for quant in ("int8", "int4", "fp8"):
+        for quant, mesh in meshes.items():
+            if not mesh and not takes_all:
+                continue
             alone = [ranks.text(folder, prompt, "", "--quant", quant) for prompt in PROMPTS]
-            for mesh in meshes:
-                texts = [ranks.text(folder, prompt, mesh, "--quant", quant) for prompt in PROMPTS]
-                check(texts == alone, f"{name} in {quant} on {mesh}: the tokens of one rank")
+            for each in sorted({*meshes.values()} - {None}) if takes_all else [mesh]:
+                texts = [ranks.text(folder, prompt, each, "--quant", quant) for prompt in PROMPTS]
+                check(texts == alone, f"{name} in {quant} on {each}: the tokens of one rank")
     packed, folder = ["--set", "precision.compute=bf16"], ranks.scratch / "blocks"
     alone = [ranks.text(folder, prompt, "", *packed) for prompt in PROMPTS]
     texts = [ranks.text(folder, prompt, "tensor=2", *packed) for prompt in PROMPTS]
@@ -288,9 +294,9 @@ def bench(ranks, folder):
 
 
 def main():
-    ranks = Ranks(*sys.argv[1:])
+    ranks = Ranks(*sys.argv[1:4])
     same_texts(ranks)
-    quantized(ranks)
+    quantized(ranks, takes_all=sys.argv[4:] == ["--all"])
     stored(ranks, ranks.scratch / "blocks")
     same_scores(ranks, ranks.scratch / "llama")
     dead_rank(ranks, ranks.scratch / "llama")
