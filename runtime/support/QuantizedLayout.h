@@ -44,20 +44,53 @@ inline constexpr int64_t kQuantBlock = 32;
 /// each of the 256 that the row has a part of, and c, four in a word, the first
 /// in the lowest bits.
 ///
+/// With `superBlocks` it is one of llama.cpp's K-quants, whose integers and
+/// scales are kept as they are in a file (block_q4_K, block_q5_K, block_q6_K
+/// of ggml-common.h, ggml-org/ggml). A group is a super-block of 256 columns
+/// with d, and with dmin where bits are 4 or 5, both f16. In it each 32 columns
+/// have a scale s and a minimum m, both of 6 bits: a weight is
+/// d × s × q - dmin × m, q unsigned. With 6 bits each 16 columns have a signed
+/// scale of 8 bits, and a weight is d × s × (q - 32).
+///
+///   values  u32 [micropanels, blocks × bits, 16]
+///   scales  u32 [micropanels, groups × 5, 16]
+///
+/// The first four words of a block of 32 columns hold the lowest four bits of
+/// its q, in the order of 4 bits above, and one or two more the rest
+/// (SuperBlocks.h). The first of a group's five words of scales is
+/// d + dmin × 2^16, as the bits of f16; the others hold 16 bytes, the first in
+/// the lowest bits: eight scales and eight minima, or 16 scales. There are no
+/// columns that are not whole super-blocks.
+///
 /// Micropanels of 16 rows are what vector lanes take, so that a product reads
 /// one run of memory and adds nothing up across lanes. Rows and columns that
-/// are not there have q = 0, in the last group and micropanel.
+/// are not there have q = 0, in the last group and micropanel; rows of
+/// super-blocks d = 0.
 struct QuantizedLayout {
   int64_t rows = 0, columns = 0;
-  int64_t bits = 8;    ///< 16, 8 or 4
-  int64_t group = 32;  ///< columns with one scale: a multiple of kQuantBlock
+  int64_t bits = 8;    ///< 16, 8 or 4; with superBlocks 4, 5 or 6
+  int64_t group = 32;  ///< columns with one scale: a multiple of kQuantBlock;
+                       ///< with superBlocks those of one, 256
   bool zeros = false;  ///< groups have zero points; not of 16 bits, nor floats
   bool floats = false; ///< of 8 bits: q are e4m3fn; of 4 bits, NF4 (below)
+  bool superBlocks = false; ///< K-quants (above); neither zeros nor floats
 
   /// Whether q are normal floats, in groups of 64.
   bool nf4() const { return bits == 4 && floats; }
-  static constexpr int64_t kNf4Group = 64;   ///< weights with one absmax
-  static constexpr int64_t kNf4Absmax = 256; ///< absmax with one absmax2
+  static constexpr int64_t kNf4Group = 64;    ///< weights with one absmax
+  static constexpr int64_t kNf4Absmax = 256;  ///< absmax with one absmax2
+  static constexpr int64_t kSuperBlock = 256; ///< columns of a super-block
+  /// Words of a super-block's scales.
+  static constexpr int64_t kSuperScales = 5;
+  /// Whether super-blocks have minima; otherwise q have an offset.
+  bool minima() const { return superBlocks && bits < 6; }
+  /// Columns of a super-block with one scale.
+  int64_t scaleColumns() const { return minima() ? 32 : 16; }
+  /// Whether bits, group and columns are those of a K-quant.
+  bool fitsSuperBlocks() const {
+    return superBlocks && bits >= 4 && bits <= 6 && group == kSuperBlock &&
+           columns % kSuperBlock == 0 && !zeros && !floats;
+  }
 
   int64_t micropanels() const { return parts(rows, kMicropanel); }
   int64_t blocks() const { return parts(columns, kQuantBlock); }
@@ -67,8 +100,10 @@ struct QuantizedLayout {
   int64_t scaleRows() const {
     return nf4() ? 1 + nf4Spans() + parts(groups(), 4) : groups() * scalesAt(1);
   }
-  /// Bytes of one of them: f16, or a word of nf4.
-  int64_t scaleBytes() const { return nf4() ? 4 : 2; }
+  /// Whether scales are words: of nf4, and of super-blocks.
+  bool scaleWords() const { return nf4() || superBlocks; }
+  /// Bytes of one of them: f16, or a word.
+  int64_t scaleBytes() const { return scaleWords() ? 4 : 2; }
   /// Of nf4: how many absmax2 a row may need. Rows begin at multiples of
   /// gcd(groups, 256) absmax.
   int64_t nf4Spans() const {
@@ -76,13 +111,22 @@ struct QuantizedLayout {
                  kNf4Absmax);
   }
   /// Index of a group's scales; its zero points follow them.
-  int64_t scalesAt(int64_t group) const { return zeros ? 2 * group : group; }
-  int64_t perWord() const { return 32 / bits; }
-  int64_t words() const { return blocks() * (kQuantBlock / perWord()); }
-  /// What is added to a q where it is kept.
-  int64_t offset() const { return bits == 4 && !nf4() ? 8 : 0; }
-  /// A word of weights that are 0.
+  int64_t scalesAt(int64_t group) const {
+    return superBlocks ? kSuperScales * group : zeros ? 2 * group : group;
+  }
+  /// Columns of a word; of super-blocks one with the lowest four bits.
+  int64_t perWord() const { return superBlocks ? 8 : 32 / bits; }
+  int64_t words() const { return blocks() * bits; }
+  /// What is added to a q where it is kept; in super-blocks of 6 bits 32.
+  int64_t offset() const {
+    if (superBlocks)
+      return minima() ? 0 : 32;
+    return bits == 4 && !nf4() ? 8 : 0;
+  }
+  /// A word of weights that are 0; of super-blocks d = 0 makes them that.
   uint32_t zeroWord() const {
+    if (superBlocks)
+      return 0;
     return nf4() ? 0x77777777u : bits == 4 ? 0x88888888u : 0u;
   }
   bool operator==(const QuantizedLayout &) const = default;

@@ -1,5 +1,6 @@
 #include "runtime/weights/DequantizeMatrix.h"
 #include "runtime/support/Floats.h"
+#include "runtime/support/SuperBlocks.h"
 #include "runtime/weights/NormalFloats.h"
 
 #include <cstdint>
@@ -25,12 +26,35 @@ float codeAt(const QuantizedLayout &layout, uint32_t word, int64_t k) {
                           : float(int32_t(bits & 15) - layout.offset());
 }
 
+std::vector<float> dequantizeSuperBlocks(const QuantizedLayout &layout,
+                                         const std::vector<uint32_t> &words,
+                                         const std::vector<uint32_t> &scales) {
+  std::vector<float> matrix;
+  matrix.reserve(layout.rows * layout.columns);
+  for (int64_t n = 0; n < layout.rows; ++n) {
+    // Of the row, in an array whose micropanels have `count` of them.
+    auto reader = [&](const std::vector<uint32_t> &from, int64_t count) {
+      return [&from, first = n / kMicropanel * count * kMicropanel +
+                             n % kMicropanel](int64_t i) {
+        return from[first + i * kMicropanel];
+      };
+    };
+    const auto wordAt = reader(words, layout.words()),
+               scaleAt = reader(scales, layout.scaleRows());
+    for (int64_t k = 0; k < layout.columns; ++k)
+      matrix.push_back(superBlockWeight(layout, k, wordAt, scaleAt));
+  }
+  return matrix;
+}
+
 std::vector<float> dequantizeRows(const QuantizedLayout &layout,
                                   std::span<const std::byte> values,
                                   std::span<const std::byte> scales) {
   const auto words = wordsOf<uint32_t>(values);
   if (layout.nf4())
     return dequantizeNormalFloats(layout, words, wordsOf<uint32_t>(scales));
+  if (layout.superBlocks)
+    return dequantizeSuperBlocks(layout, words, wordsOf<uint32_t>(scales));
   const auto factors = wordsOf<uint16_t>(scales);
   std::vector<float> matrix(layout.rows * layout.columns);
   for (int64_t n = 0; n < layout.rows; ++n) {

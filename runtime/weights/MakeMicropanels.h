@@ -9,7 +9,7 @@
 namespace tessera {
 
 /// Fills one micropanel: `layout.words()` × 16 words and, where there are
-/// scales, `layout.scaleRows()` × 16 of them (words of nf4 are two each). A
+/// scales, `layout.scaleRows()` × 16 of them (words are two each). A
 /// micropanel that lacks rows is passed with q = 0 and scales of 0; the
 /// contents of others are undefined. Called by several threads, each with its
 /// own number below hal::availableProcessors().
