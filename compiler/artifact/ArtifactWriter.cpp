@@ -28,6 +28,7 @@ static std::unique_ptr<fb::QuantizedT> quantizedOf(plan::StateOp state) {
   result->transposed = origin->transposed;
   result->zeros = origin->layout.zeros;
   result->floats = origin->layout.floats;
+  result->super_blocks = origin->layout.superBlocks;
   result->stack = static_cast<uint32_t>(origin->stack);
   return result;
 }

@@ -72,15 +72,17 @@ Status checkQuantized(Checker &checker, const Tensor &tensor) {
     return checker.fail(&tensor, "the name of what is quantized is empty, too "
                                  "long or not plain ASCII");
   if (!isKnown(from.part()) ||
-      (from.bits() != 4 && from.bits() != 8 && from.bits() != 16) ||
+      (!from.super_blocks() && from.bits() != 4 && from.bits() != 8 &&
+       from.bits() != 16) ||
       from.group() == 0 || from.group() % kQuantBlock != 0 || from.rows() < 1 ||
       from.columns() < 1 || from.rows() > INT32_MAX ||
       from.columns() > INT32_MAX)
     return checker.fail(&tensor,
                         "{} bits in groups of {} for a matrix of {} × {}",
                         from.bits(), from.group(), from.rows(), from.columns());
-  const QuantizedLayout layout{from.rows(),  from.columns(), from.bits(),
-                               from.group(), from.zeros(),   from.floats()};
+  const QuantizedLayout layout{
+      from.rows(),  from.columns(), from.bits(),        from.group(),
+      from.zeros(), from.floats(),  from.super_blocks()};
   const std::int64_t stack = from.stack();
   if (stack > 0 && (from.transposed() || from.rows() % stack != 0 ||
                     from.rows() / stack % kMicropanel != 0 ||
@@ -101,15 +103,22 @@ Status checkQuantized(Checker &checker, const Tensor &tensor) {
     return checker.fail(&tensor,
                         "floats of 4 bits in groups of {} for {} × {} weights",
                         layout.group, layout.rows, layout.columns);
+  if (layout.superBlocks && !layout.fitsSuperBlocks())
+    return checker.fail(
+        &tensor,
+        "super-blocks of {} bits and {} columns for {} × {} "
+        "weights{}",
+        layout.bits, layout.group, layout.rows, layout.columns,
+        layout.zeros || layout.floats ? " with zero points or floats" : "");
   const bool isBf16 = !layout.hasScales();
   const std::int64_t wanted[] = {layout.micropanels(),
                                  isScales ? layout.scaleRows()
                                           : layout.words() *
                                                 (isBf16 ? layout.perWord() : 1),
                                  kMicropanel};
-  const ElementType type = isScales && !layout.nf4() ? ElementType::f16
-                           : isBf16                  ? ElementType::bf16
-                                                     : ElementType::i32;
+  const ElementType type = isScales && !layout.scaleWords() ? ElementType::f16
+                           : isBf16                         ? ElementType::bf16
+                                                            : ElementType::i32;
   if (tensor.type() != type ||
       !std::ranges::equal(globalShape(tensor), wanted,
                           std::cmp_equal<std::uint64_t, std::int64_t>))

@@ -23,7 +23,8 @@ quantizedPartOf(const artifact::Tensor &tensor) {
   return QuantizedPart{from->source()->str(),
                        from->part() == artifact::QuantizedPart::scales,
                        {from->rows(), from->columns(), from->bits(),
-                        from->group(), from->zeros(), from->floats()},
+                        from->group(), from->zeros(), from->floats(),
+                        from->super_blocks()},
                        from->transposed(),
                        from->stack()};
 }

@@ -24,7 +24,8 @@ constexpr std::string_view kWeight = "weight";
 
 StatusOr<std::optional<PackedMatrix>> findPacked(const QuantizedPart &part,
                                                  const FindTensor &find) {
-  if (part.transposed || part.layout.nf4() || !part.source.ends_with(kWeight))
+  if (part.transposed || part.layout.nf4() || part.layout.superBlocks ||
+      !part.source.ends_with(kWeight))
     return std::optional<PackedMatrix>();
   for (const PackedFormat *format : kPackedFormats) {
     if (format->floats != part.layout.floats)
@@ -52,6 +53,11 @@ Status checkPackable(const std::string &name, const QuantizedLayout &layout,
     return Status::error("'{}' is kept as [in, out], which compressed-tensors "
                          "does not have; use --quant where the model is loaded",
                          name);
+  if (layout.superBlocks)
+    return Status::error("'{}' is kept in super-blocks of {} bits, which "
+                         "compressed-tensors does not have; use the GGUF file "
+                         "that it comes from",
+                         name, layout.bits);
   return checkWholeGroups(name, layout);
 }
 

@@ -69,10 +69,11 @@ std::string describeParameters(ModelState &model, const std::byte *begin) {
     if (tensor.quantized) {
       const QuantizedPart &part = *tensor.quantized;
       text +=
-          fmt::format(" of {}: {} {} {} {} {} {} {} {} {}", part.source,
+          fmt::format(" of {}: {} {} {} {} {} {} {} {} {}{}", part.source,
                       part.isScales, part.layout.rows, part.layout.columns,
                       part.layout.bits, part.layout.group, part.layout.zeros,
-                      part.layout.floats, part.transposed, part.stack);
+                      part.layout.floats, part.transposed, part.stack,
+                      part.layout.superBlocks ? " super-blocks" : "");
     }
     text += "\n";
   }

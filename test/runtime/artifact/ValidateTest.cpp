@@ -150,6 +150,37 @@ const Hostile kHostile[] = {
        of.floats = of.zeros = true;
      },
      "state tensor 'w': floats of 8 bits with zero points"},
+    {"QuantizedSuperBlocks",
+     [](ArtifactT &a) {
+       QuantizedT &of = quantize(share(a).state[0]);
+       of.super_blocks = true;
+       of.group = 256;
+     },
+     "state tensor 'w': super-blocks of 4 bits and 256 columns for 16 × 32 "
+     "weights"},
+    {"QuantizedSuperBlocksZeros",
+     [](ArtifactT &a) {
+       QuantizedT &of = quantize(share(a).state[0]);
+       of.super_blocks = of.zeros = true;
+       of.group = of.columns = 256;
+     },
+     "16 × 256 weights with zero points or floats"},
+    {"QuantizedSuperBlocksBits",
+     [](ArtifactT &a) {
+       QuantizedT &of = quantize(share(a).state[0]);
+       of.super_blocks = true;
+       of.bits = 3;
+       of.group = of.columns = 256;
+     },
+     "super-blocks of 3 bits and 256 columns for 16 × 256 weights"},
+    {"QuantizedSuperBlocksShape",
+     [](ArtifactT &a) {
+       QuantizedT &of = quantize(share(a).state[0]);
+       of.super_blocks = true;
+       of.bits = 6;
+       of.group = of.columns = 256;
+     },
+     "weights have another shape"},
     {"QuantizedRows",
      [](ArtifactT &a) { quantize(share(a).state[0]).rows = kHuge; },
      "4 bits in groups of 32 for a matrix of"},

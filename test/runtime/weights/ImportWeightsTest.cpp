@@ -280,6 +280,23 @@ TEST(ImportWeights, ReadsShardedModels) {
             std::string::npos);
 }
 
+// Super-blocks come from GGUF files, and are never made.
+TEST(ImportWeights, RefusesToQuantizeToSuperBlocks) {
+  const QuantizedLayout layout{16, 256, 4, 256, false, false, true};
+  const std::vector<float> weights(size_t(16 * 256));
+  PackedFile file;
+  file.add("x.weight", SafetensorsType::f32, {16, 256}, weights);
+  ScratchDirectory directory;
+  file.write(directory / "model.safetensors");
+  OneMatrix model(layout);
+  auto report = importWeights(directory / "model.safetensors", model);
+  ASSERT_FALSE(report.ok());
+  EXPECT_NE(report.message().find("'x.weight' in"), std::string::npos);
+  EXPECT_NE(report.message().find("super-blocks of 4 bits, which only a GGUF"),
+            std::string::npos)
+      << report.message();
+}
+
 // Experts: one matrix behind another, each as it would be alone.
 TEST(ImportWeights, QuantizesEachMatrixOfAStack) {
   const QuantizedLayout each{32, 70, 4, 32, true};

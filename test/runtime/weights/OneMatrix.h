@@ -34,7 +34,9 @@ public:
     };
     add("x.values", false, SafetensorsType::i32, layout.words(), 4);
     if (layout.hasScales())
-      add("x.scales", true, SafetensorsType::f16, layout.scaleRows(), 2);
+      add("x.scales", true,
+          layout.scaleWords() ? SafetensorsType::i32 : SafetensorsType::f16,
+          layout.scaleRows(), uint64_t(layout.scaleBytes()));
   }
   const std::vector<StateTensor> &state() const override { return parts; }
   Status readState(const StateTensor &tensor, uint64_t offset,
