@@ -4,6 +4,7 @@
 #include "dialects/graph/Einsum.h"
 #include "dialects/graph/GraphQuantOps.h"
 #include "runtime/support/NormalFloat.h"
+#include "runtime/support/SuperBlocks.h"
 #include <cmath>
 #include <numbers>
 
@@ -132,6 +133,17 @@ static Result evaluateDequantize(DequantizeOp op, Operands in) {
         int64_t depth = layout.words() * layout.perWord();
         to = in[0]->data[n / micropanel * depth * micropanel +
                          k / 2 * 2 * micropanel + n % micropanel * 2 + k % 2];
+        continue;
+      }
+      if (layout.superBlocks) {
+        auto reader = [&](const Tensor &from) {
+          return [&](int64_t i) {
+            return static_cast<uint32_t>(static_cast<int64_t>(
+                from.at({n / micropanel, i, n % micropanel})));
+          };
+        };
+        to = tessera::superBlockWeight(layout, k, reader(*in[0]),
+                                       reader(*in[1]));
         continue;
       }
       double word =

@@ -30,8 +30,8 @@ tessera::graph::quantizedValuesType(MLIRContext *context,
 RankedTensorType
 tessera::graph::quantizedScalesType(MLIRContext *context,
                                     const QuantizedLayout &layout) {
-  Type element = layout.nf4() ? Type(IntegerType::get(context, 32))
-                              : Type(Float16Type::get(context));
+  Type element = layout.scaleWords() ? Type(IntegerType::get(context, 32))
+                                     : Type(Float16Type::get(context));
   return RankedTensorType::get(
       {layout.micropanels(), layout.scaleRows(), kMicropanel}, element);
 }
@@ -70,6 +70,8 @@ DictionaryAttr QuantizedOrigin::write(MLIRContext *context) const {
     fields.set("zeros", b.getUnitAttr());
   if (layout.floats)
     fields.set("floats", b.getUnitAttr());
+  if (layout.superBlocks)
+    fields.set("super_blocks", b.getUnitAttr());
   if (transposed)
     fields.set("transposed", b.getUnitAttr());
   return fields.getDictionary(context);
@@ -96,7 +98,8 @@ std::optional<QuantizedOrigin> QuantizedOrigin::read(Attribute attribute) {
   QuantizedOrigin origin{source.str(),
                          part.getValue() == "scales",
                          {rows, matrix[1], bits.getInt(), group.getInt(),
-                          fields.contains("zeros"), fields.contains("floats")},
+                          fields.contains("zeros"), fields.contains("floats"),
+                          fields.contains("super_blocks")},
                          fields.contains("transposed"),
                          stack};
   bool knows = origin.isScales || part.getValue() == "values";
@@ -108,6 +111,8 @@ std::optional<QuantizedOrigin> QuantizedOrigin::read(Attribute attribute) {
   fits &= !origin.layout.floats ||
           (origin.layout.bits == 8 && !origin.layout.zeros) ||
           (stack == 0 && fitsNormalFloats(origin.layout));
+  if (origin.layout.superBlocks)
+    fits = origin.layout.fitsSuperBlocks();
   fits &= stack == 0 || (matrix[0] % kMicropanel == 0 && !origin.transposed);
   return knows && fits ? std::optional(std::move(origin)) : std::nullopt;
 }
@@ -121,7 +126,26 @@ QuantizedLayout DequantizeOp::getLayout() {
           static_cast<int64_t>(getBits()),
           static_cast<int64_t>(getGroup()),
           getZeros(),
-          getFloats()};
+          getFloats(),
+          getSuperBlocks()};
+}
+
+static LogicalResult verifySuperBlocks(DequantizeOp op) {
+  if (op.getBits() < 4 || op.getBits() > 6)
+    return op.emitOpError("has super-blocks of ")
+           << op.getBits() << " bits, expected 4, 5 or 6";
+  if (op.getZeros() || op.getFloats())
+    return op.emitOpError("has super-blocks with ")
+           << (op.getZeros() ? "zero points" : "floats")
+           << ", expected neither; their own minima take that place";
+  constexpr int64_t columns = QuantizedLayout::kSuperBlock;
+  if (op.getGroup() != columns)
+    return op.emitOpError("has super-blocks of ")
+           << op.getGroup() << " columns, expected a group of " << columns;
+  if (QuantizedLayout layout = op.getLayout(); layout.columns % columns)
+    return op.emitOpError("has super-blocks in rows of ")
+           << layout.columns << " columns, expected a multiple of " << columns;
+  return success();
 }
 
 LogicalResult DequantizeOp::verify() {
@@ -134,8 +158,12 @@ LogicalResult DequantizeOp::verify() {
   if (shape.size() == 3 && shape[1] % kMicropanel)
     return emitOpError("has a stack of matrices of ")
            << shape[1] << " rows, expected a multiple of " << kMicropanel;
-  if (getBits() != 4 && getBits() != 8 && getBits() != 16)
+  if (getSuperBlocks()) {
+    if (failed(verifySuperBlocks(*this)))
+      return failure();
+  } else if (getBits() != 4 && getBits() != 8 && getBits() != 16) {
     return emitOpError("has bits ") << getBits() << ", expected 4, 8 or 16";
+  }
   if (getFloats() && getBits() == 16)
     return emitOpError("has floats of 16 bits, expected 4 or 8");
   if (getFloats() && getZeros())

@@ -11,8 +11,9 @@ namespace tessera::graph {
 
 /// On a parameter that holds values or scales, or bf16 in micropanels, a
 /// QuantizedOrigin: {source, part = "values" or "scales", bits, group, shape =
-/// [rows, columns] or, of a stack, [matrices, rows, columns], zeros, floats
-/// and transposed where it is so}. No @init gives such a parameter.
+/// [rows, columns] or, of a stack, [matrices, rows, columns], zeros, floats,
+/// super_blocks and transposed where it is so}. No @init gives such a
+/// parameter.
 inline constexpr llvm::StringLiteral kQuantizedAttr = "graph.quantized";
 
 /// Of which tensor of a checkpoint a parameter is a part.
@@ -35,7 +36,8 @@ mlir::RankedTensorType quantizedValuesType(mlir::MLIRContext *context,
 mlir::RankedTensorType quantizedScalesType(mlir::MLIRContext *context,
                                            const QuantizedLayout &layout);
 
-/// One element: q of (n, k), from the word that holds it.
+/// One element: q of (n, k), from the word that holds it. Not of super-blocks
+/// (runtime/support/SuperBlocks.h).
 double quantizedAt(const QuantizedLayout &layout, uint32_t word, int64_t k);
 
 } // namespace tessera::graph

@@ -14,8 +14,10 @@ def Graph_DequantizeOp : Graph_Op<"dequantize",
     of a matrix [n, k] is scale(n, k / group) × q(n, k), with q of `bits` = 8 or 4 bits. With
     `zeros` it is scale × (q - zero(n, k / group)); `scales` holds a group's zero points after its
     scales. With `floats`, q of 8 bits is e4m3fn, and q of 4 bits the index of a normal float (NF4),
-    in groups of 64 whose scales are quantized themselves. With `bits` = 16, `values` are bf16 in
-    micropanels, without scales. The result is that matrix, [n, k], or [k, n] if `transposed`,
+    in groups of 64 whose scales are quantized themselves. With `super_blocks` it is
+    d × s × q - dmin × m, with q of 4 or 5 bits, or d × s × (q - 32), with q of 6: llama.cpp's
+    K-quants, with `group` = 256, the columns of a super-block. With `bits` = 16, `values` are bf16
+    in micropanels, without scales. The result is that matrix, [n, k], or [k, n] if `transposed`,
     rounded at most to the result's element type. A stack of matrices [matrices, n, k], with n a
     multiple of 16, has the micropanels of one matrix with all rows.
 
@@ -31,12 +33,12 @@ def Graph_DequantizeOp : Graph_Op<"dequantize",
   let arguments = (ins StaticShapeTensorOf<[I32, BF16]>:$values,
                        Optional<StaticShapeTensorOf<[F16, I32]>>:$scales,
                        I64Attr:$bits, I64Attr:$group, UnitAttr:$zeros, UnitAttr:$floats,
-                       UnitAttr:$transposed);
+                       UnitAttr:$super_blocks, UnitAttr:$transposed);
   let results = (outs Graph_FloatTensor:$result);
   let assemblyFormat = [{
     $values (`,` $scales^)? `bits` $bits `group` $group (`zeros` $zeros^)? (`floats` $floats^)?
-    (`transposed` $transposed^)? attr-dict `:` type($values) (`,` type($scales)^)? `->`
-    type($result)
+    (`super_blocks` $super_blocks^)? (`transposed` $transposed^)? attr-dict `:`
+    type($values) (`,` type($scales)^)? `->` type($result)
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{

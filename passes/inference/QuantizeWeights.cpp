@@ -252,7 +252,7 @@ bool QuantizeWeights::replace(func::FuncOp function, unsigned index,
   OpBuilder b = OpBuilder::atBlockBegin(&function.front());
   Value matrix = b.create<graph::DequantizeOp>(
       NameLoc::get(name), type, values, scales, layout.bits, layout.group,
-      layout.zeros, layout.floats, transposed);
+      layout.zeros, layout.floats, layout.superBlocks, transposed);
   for (OpOperand *use : products)
     use->set(matrix);
   if (matrix.use_empty())

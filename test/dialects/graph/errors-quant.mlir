@@ -158,6 +158,70 @@ func.func @f(%q: tensor<4x16x16xi32> {graph.quantized = {source = "w.*", part = 
 
 // -----
 
+func.func @f(%q: tensor<4x32x16xi32>, %s: tensor<4x5x16xi32>) {
+  // expected-error @+1 {{'graph.dequantize' op has super-blocks of 3 bits, expected 4, 5 or 6}}
+  %0 = graph.dequantize %q, %s bits 3 group 256 super_blocks : tensor<4x32x16xi32>, tensor<4x5x16xi32> -> tensor<64x256xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x32x16xi32>, %s: tensor<4x5x16xi32>) {
+  // expected-error @+1 {{'graph.dequantize' op has super-blocks with zero points, expected neither; their own minima take that place}}
+  %0 = graph.dequantize %q, %s bits 4 group 256 zeros super_blocks : tensor<4x32x16xi32>, tensor<4x5x16xi32> -> tensor<64x256xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x32x16xi32>, %s: tensor<4x5x16xi32>) {
+  // expected-error @+1 {{'graph.dequantize' op has super-blocks with floats, expected neither; their own minima take that place}}
+  %0 = graph.dequantize %q, %s bits 4 group 256 floats super_blocks : tensor<4x32x16xi32>, tensor<4x5x16xi32> -> tensor<64x256xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x32x16xi32>, %s: tensor<4x5x16xi32>) {
+  // expected-error @+1 {{'graph.dequantize' op has super-blocks of 128 columns, expected a group of 256}}
+  %0 = graph.dequantize %q, %s bits 4 group 128 super_blocks : tensor<4x32x16xi32>, tensor<4x5x16xi32> -> tensor<64x256xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x32x16xi32>, %s: tensor<4x5x16xi32>) {
+  // expected-error @+1 {{'graph.dequantize' op has super-blocks in rows of 384 columns, expected a multiple of 256}}
+  %0 = graph.dequantize %q, %s bits 4 group 256 super_blocks : tensor<4x32x16xi32>, tensor<4x5x16xi32> -> tensor<64x384xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x32x16xi32>, %s: tensor<4x5x16xi32>) {
+  // expected-error @+1 {{'graph.dequantize' op expects values of shape [4, 40, 16], got [4, 32, 16]}}
+  %0 = graph.dequantize %q, %s bits 5 group 256 super_blocks : tensor<4x32x16xi32>, tensor<4x5x16xi32> -> tensor<64x256xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x32x16xi32>, %s: tensor<4x5x16xf16>) {
+  // expected-error @+1 {{'graph.dequantize' op has scales of 'f16', expected 'i32'}}
+  %0 = graph.dequantize %q, %s bits 4 group 256 super_blocks : tensor<4x32x16xi32>, tensor<4x5x16xf16> -> tensor<64x256xf32>
+  return
+}
+
+// -----
+
+// Super-blocks are whole.
+// expected-error @+1 {{expects {source, part = "values" or "scales", bits, group, shape} in 'graph.quantized'}}
+func.func @f(%q: tensor<4x48x16xi32> {graph.quantized = {source = "w", part = "values", bits = 4, group = 256, shape = array<i64: 64, 384>, super_blocks}}) {
+  return
+}
+
+// -----
+
 func.func @f(%x: tensor<f32>) {
   // expected-error @+1 {{'graph.quantize_rows' op expects rows, got a scalar}}
   %0, %1 = graph.quantize_rows %x : tensor<f32> -> tensor<i8>, tensor<f32>

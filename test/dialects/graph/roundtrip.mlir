@@ -260,6 +260,16 @@ func.func @quantized(%q: tensor<4x16x16xi32> {graph.role = #graph<role parameter
   return %y : tensor<2x64xf32>
 }
 
+// CHECK-LABEL: func @super_blocks
+// CHECK-SAME: graph.quantized = {bits = 5 : i64, group = 256 : i64, part = "values", shape = array<i64: 64, 512>, source = "w", super_blocks}
+func.func @super_blocks(%q: tensor<4x80x16xi32> {graph.role = #graph<role parameter>, graph.state = "w.values", graph.quantized = {source = "w", part = "values", bits = 5, group = 256, shape = array<i64: 64, 512>, super_blocks}}, %s: tensor<4x10x16xi32>) -> tensor<64x512xf32> {
+  // CHECK: graph.dequantize %{{.*}}, %{{.*}} bits 5 group 256 super_blocks : tensor<4x80x16xi32>, tensor<4x10x16xi32> -> tensor<64x512xf32>
+  %w = graph.dequantize %q, %s bits 5 group 256 super_blocks : tensor<4x80x16xi32>, tensor<4x10x16xi32> -> tensor<64x512xf32>
+  // CHECK: graph.dequantize %{{.*}}, %{{.*}} bits 5 group 256 super_blocks transposed : tensor<4x80x16xi32>, tensor<4x10x16xi32> -> tensor<512x64xbf16>
+  %t = graph.dequantize %q, %s bits 5 group 256 super_blocks transposed : tensor<4x80x16xi32>, tensor<4x10x16xi32> -> tensor<512x64xbf16>
+  return %w : tensor<64x512xf32>
+}
+
 // CHECK-LABEL: func @quantized_stack
 func.func @quantized_stack(%q: tensor<4x16x16xi32> {graph.role = #graph<role parameter>, graph.state = "w.*.values", graph.quantized = {source = "w.*", part = "values", bits = 4, group = 32, shape = array<i64: 2, 32, 128>}}, %s: tensor<4x4x16xf16>, %x: tensor<6x128xbf16>, %g: tensor<3xi32>) -> tensor<6x32xf32> {
   // CHECK: graph.dequantize %{{.*}}, %{{.*}} bits 4 group 32 : tensor<4x16x16xi32>, tensor<4x4x16xf16> -> tensor<2x32x128xbf16>
