@@ -34,6 +34,8 @@ static std::string operandText(Type element, const ContractionQuant *quant,
     out << "bf16 micropanels";
   else if (quant->layout.floats)
     out << (quant->layout.nf4() ? "nf4" : "fp8");
+  else if (quant->layout.superBlocks)
+    out << 'q' << quant->layout.bits << "_K";
   else
     out << "int" << quant->layout.bits;
   out << ' ' << tile::stringifyOperandSource(source);

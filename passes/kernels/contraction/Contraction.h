@@ -76,12 +76,15 @@ struct CpuBlock {
 ///                           weights, or times -1 if zero points give the
 ///                           offset
 ///   scales  [groups]        powers of two, the bits of f32
+///
+/// For super-blocks there is a sum for each scale of the weights, and where
+/// they have minima, it is the bits of f32 of minus the sum.
 struct IntegerRows {
   static constexpr int64_t kWords = kQuantBlock / 4;
-  int64_t rows, blocks, groups;
+  int64_t rows, blocks, groups, parts; ///< parts: those with a sum
 
   int64_t sums() const { return blocks * 2 * kWords; }
-  int64_t scales() const { return sums() + groups; }
+  int64_t scales() const { return sums() + parts; }
   int64_t width() const { return scales() + groups; }
   View view() const;
   /// Bytes are multiplied as unsigned, with this offset added.

@@ -48,7 +48,11 @@ void ChunkedProduct::stageRows(Value start, int64_t rows) {
 
 static MakeEngine *engineOf(const ContractionBlock &block) {
   const ContractionPlan &plan = block.plan;
-  if (plan.quant && plan.quant->streams && !plan.isMicropanels())
+  const bool streams =
+      plan.quant && plan.quant->streams && !plan.isMicropanels();
+  if (streams && plan.quant->layout.superBlocks)
+    return plan.quant->integers ? fewSuperIntegers : fewSuperFloats;
+  if (streams)
     return plan.quant->integers ? fewIntegerRows : fewFloatRows;
   if (!block.tiles.matrices)
     return vectorProduct;

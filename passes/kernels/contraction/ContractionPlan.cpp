@@ -94,8 +94,9 @@ std::string ContractionPlan::key() const {
     for (int64_t value :
          {int64_t(quant->scales.value_or(0)), quant->layout.bits,
           quant->layout.group, int64_t(quant->layout.zeros),
-          int64_t(quant->layout.floats), int64_t(quant->sumsRows),
-          int64_t(quant->streams), int64_t(quant->integers)})
+          int64_t(quant->layout.floats), int64_t(quant->layout.superBlocks),
+          int64_t(quant->sumsRows), int64_t(quant->streams),
+          int64_t(quant->integers)})
       add(value);
   if (packed)
     add(packed->depth);
@@ -344,6 +345,10 @@ describeQuant(const Product &product, const TileTarget &target) {
   if (target.gpu && quant.layout.nf4())
     return llvm::createStringError(
         "GPUs do not support nf4 weights; compile for cpu");
+  if (target.gpu && quant.layout.superBlocks)
+    return llvm::createStringError(
+        "GPUs do not support weights in super-blocks (K-quants); compile for "
+        "cpu");
   if (Value scales = op.getScales())
     quant.scales = cast<BlockArgument>(scales).getArgNumber();
   return quant;

@@ -59,10 +59,7 @@ void FewFloatRows::stageRows() {
     if (rest)
       stageGroup(row, index(whole), rest);
   };
-  if (block.ownedRows)
-    forEach(block.ownedRows, stage);
-  else
-    forEach(plan.blockRows, stage);
+  forEachRow(stage);
 }
 
 // The factors by which elements of lhs are divided, to compensate those of the
@@ -85,14 +82,8 @@ static Value emitSum(OpBuilder &b, Location loc, Value x) {
 
 // Elements [k, k + count) of a row of lhs, in f32; they are also staged.
 Value FewFloatRows::stageElements(Value row, Value k, int64_t count) {
-  auto memory = cast<MemRefType>(lhs->memory.getType()).getElementType();
-  auto type = VectorType::get({count}, b.getF32Type());
-  Value at = plan.rowDim().size > 1 ? add(block.rowStart, row) : index(0);
-  SmallVector<Value> from = lhs->indicesOf(at, k);
-  Value x = load(type.clone(memory), lhs->memory, from,
-                 {static_cast<int64_t>(from.size()) - 1});
-  if (memory != type.getElementType())
-    x = b.create<arith::ExtFOp>(loc, type, x);
+  Value x = loadElements(row, k, count);
+  auto type = cast<VectorType>(x.getType());
   Value product = x;
   if (layout.bits == 4) {
     Value factors = b.create<arith::ConstantOp>(

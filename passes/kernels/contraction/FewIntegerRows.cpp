@@ -35,11 +35,7 @@ private:
 // An earlier launch has converted them.
 void FewIntegerRows::stageRows() {
   memory = emitView(b, loc, block.kernel.getBuffers()[0], packed.view());
-  first = index(0);
-  for (unsigned dim : plan.outer)
-    if (plan.dims[dim].lhs)
-      first = add(mul(first, plan.dims[dim].size), block.outerIndices[dim]);
-  first = add(mul(first, plan.rowDim().size), block.rowStart);
+  first = firstIntegerRow();
 }
 
 // i32 [rows], at index `at` of the packed rows.

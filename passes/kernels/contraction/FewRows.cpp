@@ -81,6 +81,33 @@ void FewRows::emitSums(Value micropanel, Value slot, const Rows &rows) {
   store(sum, sums, {rows.first, mul(slot, kMicropanel)}, {0, 1});
 }
 
+void FewRows::forEachRow(llvm::function_ref<void(Value)> body) const {
+  if (block.ownedRows)
+    forEach(block.ownedRows, body);
+  else
+    forEach(plan.blockRows, body);
+}
+
+Value FewRows::loadElements(Value row, Value k, int64_t count) const {
+  auto memory = cast<MemRefType>(lhs->memory.getType()).getElementType();
+  auto type = VectorType::get({count}, b.getF32Type());
+  Value at = plan.rowDim().size > 1 ? add(block.rowStart, row) : index(0);
+  SmallVector<Value> from = lhs->indicesOf(at, k);
+  Value x = load(type.clone(memory), lhs->memory, from,
+                 {static_cast<int64_t>(from.size()) - 1});
+  if (memory != type.getElementType())
+    x = b.create<arith::ExtFOp>(loc, type, x);
+  return x;
+}
+
+Value FewRows::firstIntegerRow() const {
+  Value first = index(0);
+  for (unsigned dim : plan.outer)
+    if (plan.dims[dim].lhs)
+      first = add(mul(first, plan.dims[dim].size), block.outerIndices[dim]);
+  return add(mul(first, plan.rowDim().size), block.rowStart);
+}
+
 // Only the first tile of rows of a micropanel prefetches; the others find it in
 // cache.
 Value FewRows::loadWords(Value micropanel, Value at, const Rows &rows) const {
@@ -96,7 +123,7 @@ void FewRows::prefetchScales(Value micropanel, Value group) const {
   for (int64_t line = 0; line < each; ++line)
     prefetchAfter(weights.scales, micropanel,
                   add(mul(group, each), index(line)),
-                  layout.group / layout.perWord() / each);
+                  layout.group / kQuantBlock * layout.bits / each);
 }
 
 void FewRows::prefetchAfter(Value memory, Value micropanel, Value at,

@@ -33,10 +33,23 @@ protected:
   mlir::Value loadWords(mlir::Value micropanel, mlir::Value at,
                         const Rows &rows) const;
   void prefetchScales(mlir::Value micropanel, mlir::Value group) const;
+  /// f32 [count]: elements from column k on of the block's row `row`.
+  mlir::Value loadElements(mlir::Value row, mlir::Value k, int64_t count) const;
+  /// f32 [rows, 16] of f32 [16].
+  mlir::Value spreadColumns(mlir::Value x, const Rows &rows) const {
+    return b.create<tile::BroadcastOp>(
+        loc, mlir::VectorType::get({rows.count, kMicropanel}, b.getF32Type()),
+        x, llvm::ArrayRef<int64_t>{1});
+  }
 
   std::optional<StridedOperand> lhs; ///< absent if rows are integers
   QuantWeights weights;
   const QuantizedLayout &layout;
+
+  /// The block's first one of the rows that IntegerRows has.
+  mlir::Value firstIntegerRow() const;
+  /// Rows of the block that are there.
+  void forEachRow(llvm::function_ref<void(mlir::Value)> body) const;
 
 private:
   void emitMicropanel(mlir::Value slot);

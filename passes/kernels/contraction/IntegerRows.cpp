@@ -39,7 +39,9 @@ bool tessera::multipliesIntegers(const ContractionPlan &plan) {
 
 IntegerRows tessera::integerRows(const ContractionPlan &plan) {
   const QuantizedLayout &layout = plan.quant->layout;
-  IntegerRows rows{plan.rowDim().size, layout.blocks(), layout.groups()};
+  IntegerRows rows{plan.rowDim().size, layout.blocks(), layout.groups(),
+                   layout.superBlocks ? layout.columns / layout.scaleColumns()
+                                      : layout.groups()};
   for (unsigned dim : plan.outer)
     if (plan.dims[dim].lhs)
       rows.rows *= plan.dims[dim].size;
@@ -95,6 +97,7 @@ private:
                    llvm::function_ref<Value(Value, int64_t, Value)> body);
   Value emitBlock(Value k, int64_t count, Value inverse);
   void storeWords(Value block);
+  void storeSums(Value block);
 
   const QuantizedLayout &layout;
   IntegerRows to;
@@ -191,11 +194,35 @@ Value IntegerRowsEmitter::emitBlock(Value k, int64_t count, Value inverse) {
   return fold(integer, tile::ReduceKind::sum);
 }
 
+// Of a block of a super-block, for each scale of the weights.
+void IntegerRowsEmitter::storeSums(Value block) {
+  const int64_t size = layout.scaleColumns(), parts = kQuantBlock / size;
+  auto type = VectorType::get({size}, b.getI32Type());
+  for (int64_t part = 0; part < parts; ++part) {
+    Value x = b.create<tile::LoadOp>(loc, type, integers,
+                                     ValueRange{index(part * size)},
+                                     ValueRange(), ArrayRef<int64_t>{0});
+    Value sum = fold(x, tile::ReduceKind::sum);
+    sum = b.create<arith::SubIOp>(loc, like(sum, uint32_t(128 * size)), sum);
+    if (layout.minima())
+      sum = b.create<arith::BitcastOp>(
+          loc, b.getI32Type(),
+          b.create<arith::SIToFPOp>(loc, b.getF32Type(), sum));
+    else
+      sum = b.create<arith::MulIOp>(loc, sum,
+                                    like(sum, uint32_t(layout.offset())));
+    b.create<memref::StoreOp>(
+        loc, sum, packed,
+        ValueRange{row, add(mul(block, parts), index(to.sums() + part))});
+  }
+}
+
 // Byte i of a word is multiplied by byte i of the weights' words: with 8 bits
-// four consecutive columns; with 4 bits the lower (upper) halves of eight
+// four consecutive columns; otherwise the lower (upper) halves of eight
 // columns' bytes, every other column.
 void IntegerRowsEmitter::storeWords(Value block) {
-  int64_t sets = layout.bits == 4 ? 2 : 1, words = IntegerRows::kWords / sets;
+  int64_t sets = layout.perWord() == 8 ? 2 : 1,
+          words = IntegerRows::kWords / sets;
   SmallVector<int64_t> shape{words, 4, sets}, strides{4 * sets, sets, 1};
   auto flat = cast<MemRefType>(integers.getType());
   Value columns = b.create<memref::ReinterpretCastOp>(
@@ -258,15 +285,24 @@ void IntegerRowsEmitter::emitGroup(Value group, int64_t size) {
       b.create<arith::SelectOp>(loc, isNone, like(scale, 0x7fc00000u), scale);
   Value sum = overBlocks(k, size, like(exponent, 0),
                          [&](Value first, int64_t count, Value so) -> Value {
-                           return b.create<arith::AddIOp>(
-                               loc, so, emitBlock(first, count, inverse));
+                           Value ofBlock = emitBlock(first, count, inverse);
+                           if (layout.superBlocks) {
+                             storeSums(div(first, kQuantBlock));
+                             return so;
+                           }
+                           return b.create<arith::AddIOp>(loc, so, ofBlock);
                          });
+  auto storeScale = [&] {
+    b.create<memref::StoreOp>(loc, scale, packed,
+                              ValueRange{row, add(index(to.scales()), group)});
+  };
+  if (layout.superBlocks)
+    return storeScale();
   sum = b.create<arith::MulIOp>(
       loc, sum, like(sum, static_cast<uint32_t>(-IntegerRows::factor(layout))));
   b.create<memref::StoreOp>(loc, sum, packed,
                             ValueRange{row, add(index(to.sums()), group)});
-  b.create<memref::StoreOp>(loc, scale, packed,
-                            ValueRange{row, add(index(to.scales()), group)});
+  storeScale();
 }
 
 void IntegerRowsEmitter::emit() {
@@ -323,8 +359,11 @@ llvm::Expected<Value> tessera::launchIntegerRows(const ContractionPlan &plan,
   spec.blocks = rows.rows *
                 partsOf(rows.groups, IntegerRowsEmitter::groupsAtOnce(layout));
   llvm::raw_string_ostream key(spec.key);
-  key << plan.lhs.offset << ' ' << layout.bits << ' ' << layout.group << ' '
-      << layout.zeros;
+  key << plan.lhs.offset << ' ';
+  if (layout.superBlocks) // 4 and 5 bits take the same
+    key << "super-blocks " << layout.scaleColumns();
+  else
+    key << layout.bits << ' ' << layout.group << ' ' << layout.zeros;
   auto addDim = [&](const ContractionDim &dim) {
     key << ' ' << dim.size << ':' << dim.lhs;
   };

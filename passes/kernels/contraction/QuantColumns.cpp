@@ -21,7 +21,8 @@ namespace {
 class QuantColumns : public ColumnSource {
 public:
   explicit QuantColumns(ContractionBlock &block)
-      : ColumnSource(block), weights(block), layout(weights.layout) {}
+      : ColumnSource(block), weights(block), layout(weights.layout),
+        superBlocks(weights) {}
   void allocateScales() override;
   void stage() override {
     plan.quant->sumsRows ? stageRowSums() : stagePanels();
@@ -35,9 +36,10 @@ public:
   }
 
 private:
-  /// A word of 16 columns, [terms of a word, columns]; `zeros` may be null.
+  /// A word of 16 columns, [terms of a word, columns]; `zeros` and `minima` may
+  /// be null.
   struct Scales {
-    Value scale, zeros;
+    Value scale, zeros, minima;
   };
   /// A micropanel of the weights and its destination: a panel's slot, a column
   /// of it.
@@ -47,18 +49,22 @@ private:
   void stagePanels();
   void stageRowSums();
   void stageTile(Value micropanel, Value depth, Value panel, int64_t column);
+  Value dequantizeTile(Value micropanel, Value k) const;
   /// `prefetches`: words some lines ahead.
   void stageWord(const Destination &to, const Scales &scales, Value part,
                  Value i, bool prefetches);
   Value groupOf(Value part) const;
   Scales loadScales(Value micropanel, Value group, int64_t terms) const;
+  /// Of column k of the matrix, in super-blocks.
+  Scales loadSuperScales(Value micropanel, Value k, int64_t terms) const;
   /// f32 [terms, columns] of words of 16 columns, before they are scaled.
   Value expandWords(ArrayRef<Value> words) const;
-  /// q × scale, or (q - zero) × scale, in f32.
+  /// q × scale, (q - zero) × scale, or q × scale - minimum, in f32.
   Value scaleWeights(Value q, const Scales &scales) const;
 
   QuantWeights weights;
   const QuantizedLayout &layout;
+  const SuperBlockWeights superBlocks; ///< used if the layout has them
   std::optional<Nf4Scales> absmax;
 };
 } // namespace
@@ -83,7 +89,9 @@ void QuantColumns::stagePanels() {
       if (absmax)
         absmax->stage(micropanel);
       forEach(parts, [&](Value part) {
-        Scales scales = loadScales(micropanel, groupOf(part), layout.perWord());
+        Scales scales;
+        if (!layout.superBlocks)
+          scales = loadScales(micropanel, groupOf(part), layout.perWord());
         forEach(kQuantBlock / layout.perWord(), [&](Value i) {
           stageWord({micropanel, panel, index(column)}, scales, part, i,
                     /*prefetches=*/false);
@@ -117,18 +125,27 @@ void QuantColumns::stageRowSums() {
   });
 }
 
-// 16 columns from `column` of a panel on, for the 16 terms of a micropanel from
-// `depth` of the chunk on: dequantized with rows in lanes, and transposed.
-void QuantColumns::stageTile(Value micropanel, Value depth, Value panel,
-                             int64_t column) {
-  Value k = block.matrixColumn(add(mul(panel, tiles.width), index(column)));
+// f32 [columns, rows of a micropanel], for 16 columns of the matrix.
+Value QuantColumns::dequantizeTile(Value micropanel, Value k) const {
   Value at = div(k, layout.perWord());
   SmallVector<Value> loaded;
   for (int64_t i = 0; i < kMicropanel / layout.perWord(); ++i)
     loaded.push_back(
         weights.loadWord(weights.words, micropanel, add(at, index(i))));
   Value group = div(k, layout.group), q = expandWords(loaded);
-  Value value = scaleWeights(q, loadScales(micropanel, group, kMicropanel));
+  return scaleWeights(q, loadScales(micropanel, group, kMicropanel));
+}
+
+// 16 columns from `column` of a panel on, for the 16 terms of a micropanel from
+// `depth` of the chunk on: dequantized with rows in lanes, and transposed.
+void QuantColumns::stageTile(Value micropanel, Value depth, Value panel,
+                             int64_t column) {
+  Value k = block.matrixColumn(add(mul(panel, tiles.width), index(column)));
+  Value value =
+      layout.superBlocks
+          ? scaleWeights(superBlocks.loadIntegers(micropanel, k, kMicropanel),
+                         loadSuperScales(micropanel, k, kMicropanel))
+          : dequantizeTile(micropanel, k);
   auto type = cast<VectorType>(value.getType());
   value = b.create<tile::TransposeOp>(loc, type, value);
   if (tiles.compute != b.getF32Type())
@@ -157,7 +174,9 @@ void QuantColumns::stageNext(Value panel, Value blocks) {
     Value word = b.createOrFold<arith::RemUIOp>(loc, iteration, words);
     Value part = div(word, count);
     Value micropanel = block.micropanelOf(add(mul(next, kPanel), column));
-    Scales scales = loadScales(micropanel, groupOf(part), layout.perWord());
+    Scales scales;
+    if (!layout.superBlocks)
+      scales = loadScales(micropanel, groupOf(part), layout.perWord());
     stageWord({micropanel, slot, column}, scales, part, rem(word, count),
               /*prefetches=*/true);
   });
@@ -178,7 +197,19 @@ QuantColumns::Scales QuantColumns::loadScales(Value micropanel, Value group,
   Value scale = spread(absmax ? absmax->load(group)
                               : weights.loadScale(micropanel, group));
   return {scale,
-          layout.zeros ? spread(weights.loadZero(micropanel, group)) : Value()};
+          layout.zeros ? spread(weights.loadZero(micropanel, group)) : Value(),
+          Value()};
+}
+
+QuantColumns::Scales QuantColumns::loadSuperScales(Value micropanel, Value k,
+                                                   int64_t terms) const {
+  auto wide = VectorType::get({terms, kMicropanel}, b.getF32Type());
+  auto spread = [&](Value x) -> Value {
+    return b.create<tile::BroadcastOp>(loc, wide, x, ArrayRef<int64_t>{1});
+  };
+  return {spread(superBlocks.loadScale(micropanel, k)), Value(),
+          layout.minima() ? spread(superBlocks.loadMinimum(micropanel, k))
+                          : Value()};
 }
 
 Value QuantColumns::expandWords(ArrayRef<Value> loaded) const {
@@ -193,22 +224,7 @@ Value QuantColumns::expandWords(ArrayRef<Value> loaded) const {
     return b.create<arith::ConstantOp>(
         loc, DenseElementsAttr::get(type, ArrayRef(values)));
   };
-  Value word;
-  for (auto [i, each] : llvm::enumerate(loaded)) {
-    Value all =
-        b.create<tile::BroadcastOp>(loc, type, each, ArrayRef<int64_t>{1});
-    if (!word) {
-      word = all;
-      continue;
-    }
-    SmallVector<bool> isFrom; // this word or a later one
-    for (int64_t term = 0; term < terms; ++term)
-      isFrom.append(kMicropanel, term / perWord >= int64_t(i));
-    Value mask = b.create<arith::ConstantOp>(
-        loc, DenseElementsAttr::get(type.clone(b.getI1Type()),
-                                    ArrayRef<bool>(isFrom)));
-    word = b.create<arith::SelectOp>(loc, mask, all, word);
-  }
+  Value word = weights.spreadWords(loaded);
   if (layout.bits == 8) {
     word = b.create<arith::ShLIOp>(
         loc, word, perRow([](int64_t at) { return 24 - 8 * at; }));
@@ -227,7 +243,11 @@ Value QuantColumns::expandWords(ArrayRef<Value> loaded) const {
 Value QuantColumns::scaleWeights(Value q, const Scales &scales) const {
   if (scales.zeros)
     q = b.create<arith::SubFOp>(loc, q, scales.zeros);
-  return b.create<arith::MulFOp>(loc, q, scales.scale);
+  Value value = b.create<arith::MulFOp>(loc, q, scales.scale);
+  // Two operations: each weight is what a file's reference computes.
+  if (scales.minima)
+    value = b.create<arith::SubFOp>(loc, value, scales.minima);
+  return value;
 }
 
 // Word `i` of a block of the chunk.
@@ -235,15 +255,26 @@ void QuantColumns::stageWord(const Destination &to, const Scales &scales,
                              Value part, Value i, bool prefetches) {
   int64_t perWord = layout.perWord();
   Value start = mul(part, kQuantBlock);
-  Value place = add(div(add(block.sumStart, start), perWord), i);
+  Value place =
+      layout.superBlocks
+          ? add(mul(div(add(block.sumStart, start), kQuantBlock), layout.bits),
+                i)
+          : add(div(add(block.sumStart, start), perWord), i);
   if (prefetches)
     ContractionOps::prefetch(
         weights.words,
         {to.micropanel, add(place, index(kPrefetchDistance)), index(0)},
         /*locality=*/2);
-  Value value = scaleWeights(
-      expandWords(weights.loadWord(weights.words, to.micropanel, place)),
-      scales);
+  Value value;
+  if (layout.superBlocks) {
+    Value k = add(add(block.sumStart, start), mul(i, perWord));
+    value = scaleWeights(superBlocks.loadIntegers(to.micropanel, k, perWord),
+                         loadSuperScales(to.micropanel, k, perWord));
+  } else {
+    value = scaleWeights(
+        expandWords(weights.loadWord(weights.words, to.micropanel, place)),
+        scales);
+  }
   if (tiles.compute != b.getF32Type())
     value = b.create<arith::TruncFOp>(
         loc, cast<VectorType>(value.getType()).clone(tiles.compute), value);

@@ -39,6 +39,29 @@ Value QuantWeights::loadScales(Value micropanel, Value at) const {
   return b.create<arith::ExtFOp>(loc, narrow.clone(b.getF32Type()), loaded);
 }
 
+Value QuantWeights::spreadWords(ArrayRef<Value> loaded) const {
+  int64_t perWord = layout.perWord(),
+          terms = static_cast<int64_t>(loaded.size()) * perWord;
+  auto type = VectorType::get({terms, kMicropanel}, b.getI32Type());
+  Value word;
+  for (auto [i, each] : llvm::enumerate(loaded)) {
+    Value all =
+        b.create<tile::BroadcastOp>(loc, type, each, ArrayRef<int64_t>{1});
+    if (!word) {
+      word = all;
+      continue;
+    }
+    SmallVector<bool> isFrom; // this word or a later one
+    for (int64_t term = 0; term < terms; ++term)
+      isFrom.append(kMicropanel, term / perWord >= int64_t(i));
+    Value mask = b.create<arith::ConstantOp>(
+        loc, DenseElementsAttr::get(type.clone(b.getI1Type()),
+                                    ArrayRef<bool>(isFrom)));
+    word = b.create<arith::SelectOp>(loc, mask, all, word);
+  }
+  return word;
+}
+
 SmallVector<Prefetch, 2> tessera::prefetchDistances(const TileTarget &target,
                                                     int64_t near) {
   if (!target.prefetchDistance)

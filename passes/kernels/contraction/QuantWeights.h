@@ -15,6 +15,8 @@ struct QuantWeights : ContractionPart {
   mlir::Value loadScale(mlir::Value micropanel, mlir::Value group) const;
   /// f32 [16], all of them integers.
   mlir::Value loadZero(mlir::Value micropanel, mlir::Value group) const;
+  /// i32 [terms, 16]: in row t word t / perWord.
+  mlir::Value spreadWords(llvm::ArrayRef<mlir::Value> loaded) const;
 
   const QuantizedLayout &layout;
   mlir::Value words, scales; ///< [micropanels, of one, 16]
@@ -43,6 +45,46 @@ private:
 
   const QuantWeights &weights;
   mlir::Value absmax; ///< f32 [groups, 16] of a micropanel
+};
+
+/// Weights of super-blocks (K-quants). `k` is a column of the matrix.
+class SuperBlockWeights : ContractionPart {
+public:
+  explicit SuperBlockWeights(const QuantWeights &weights)
+      : ContractionPart(weights.block), weights(weights),
+        layout(weights.layout) {}
+  /// f32 [16]: d and dmin of a super-block.
+  mlir::Value loadD(mlir::Value micropanel, mlir::Value super) const;
+  mlir::Value loadDmin(mlir::Value micropanel, mlir::Value super) const;
+  /// i32 [16]: word `i` of the four with the super-block's integer scales, and
+  /// minima.
+  mlir::Value loadBytes(mlir::Value micropanel, mlir::Value super,
+                        mlir::Value i) const;
+  /// f32 [16] of byte `at` of such a word.
+  mlir::Value extendByte(mlir::Value word, int64_t at) const;
+  /// f32 [16]: the scale and the minimum of column k, d and dmin included.
+  mlir::Value loadScale(mlir::Value micropanel, mlir::Value k) const;
+  mlir::Value loadMinimum(mlir::Value micropanel, mlir::Value k) const;
+  /// f32 [terms, 16]: q without their offset, of 8 or 16 columns from k on, a
+  /// multiple of that.
+  mlir::Value loadIntegers(mlir::Value micropanel, mlir::Value k,
+                           int64_t terms) const;
+  /// i32: the q of columns 8 i + odd + 2 b of a block, in bytes b. `words` are
+  /// all of the block, `layout.bits` of them.
+  mlir::Value bytesOf(llvm::ArrayRef<mlir::Value> words, int64_t i,
+                      int64_t odd) const;
+
+private:
+  mlir::Value loadHalf(mlir::Value micropanel, mlir::Value super,
+                       int64_t shift) const;
+  mlir::Value loadPart(mlir::Value micropanel, mlir::Value k,
+                       int64_t first) const;
+  mlir::Value extendByteAt(mlir::Value word, mlir::Value shift) const;
+  mlir::Value number(mlir::Type type, uint32_t value) const;
+  mlir::Value splatWord(mlir::Value index) const;
+
+  const QuantWeights &weights;
+  const QuantizedLayout &layout;
 };
 
 /// View of a buffer of the cluster as [micropanels, middle, 16].

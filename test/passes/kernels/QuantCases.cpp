@@ -1,5 +1,6 @@
 // Products with quantized weights: few rows, which stream them, and many, which
 // widen panels; both kinds of integers, and floats, ragged in every dimension.
+#include "runtime/support/Floats.h"
 #include "runtime/support/QuantizedLayout.h"
 #include "test/passes/kernels/KernelCases.h"
 #include <bit>
@@ -13,16 +14,18 @@ namespace {
 struct Shape {
   const char *name;
   int64_t rows, n, k, bits, group;
-  bool zeros = false, floats = false;
+  bool zeros = false, floats = false, superBlocks = false;
 
   QuantizedLayout layout(int64_t matrices = 1) const {
-    return {matrices * n, k, bits, group, zeros, floats};
+    return {matrices * n, k, bits, group, zeros, floats, superBlocks};
   }
   bool isNf4() const { return layout().nf4(); }
+  const char *scales() const { return layout().scaleWords() ? "i32" : "f16"; }
   /// As graph.dequantize has them.
   std::string attributes() const {
-    return fmt::format("bits {} group {} {} {}", bits, group,
-                       zeros ? "zeros" : "", floats ? "floats" : "");
+    return fmt::format("bits {} group {} {} {} {}", bits, group,
+                       zeros ? "zeros" : "", floats ? "floats" : "",
+                       superBlocks ? "super_blocks" : "");
   }
 };
 
@@ -59,10 +62,31 @@ void drawNormalFloats(const QuantizedLayout &layout,
   }
 }
 
+// Scales of super-blocks are words: d and dmin of about that size, then bytes,
+// of 6 bits where there are minima.
+void drawSuperBlocks(const QuantizedLayout &layout, interpreter::Tensor &values,
+                     interpreter::Tensor &scales) {
+  std::mt19937_64 engine(13);
+  for (double &word : values.data)
+    word = static_cast<int32_t>(engine());
+  const uint32_t mask = layout.bits < 6 ? 0x3f3f3f3f : 0xffffffff;
+  for (size_t i = 0; i < scales.data.size(); ++i) {
+    auto half = [&] {
+      const float number = (1 + float(engine() % 63)) / 65536;
+      return uint32_t(floatToF16(engine() % 2 ? number : -number));
+    };
+    const uint32_t word =
+        i / 16 % 5 ? uint32_t(engine()) & mask : half() | half() << 16;
+    scales.data[i] = static_cast<int32_t>(word);
+  }
+}
+
 void drawValues(const QuantizedLayout &layout, interpreter::Tensor &values,
                 interpreter::Tensor &scales) {
   if (layout.nf4())
     return drawNormalFloats(layout, values, scales);
+  if (layout.superBlocks)
+    return drawSuperBlocks(layout, values, scales);
   std::mt19937_64 engine(7);
   // Any bits are values; scales as f16 has them.
   for (double &word : values.data)
@@ -85,7 +109,7 @@ KernelCase make(const Shape &shape, const char *element, bool transposed,
                               shape.bits == 16 ? "bf16" : "i32"),
               s = fmt::format("tensor<{}x{}>",
                               shapes(layout, layout.scaleRows()),
-                              shape.isNf4() ? "i32" : "f16"),
+                              shape.scales()),
               w = fmt::format("tensor<{}x{}x{}>",
                               transposed ? shape.k : shape.n,
                               transposed ? shape.n : shape.k, element),
@@ -135,7 +159,7 @@ KernelCase makeRowSums(const Shape &shape, const char *element, bool transposed,
               q = fmt::format("tensor<{}xi32>", shapes(layout, layout.words())),
               s = fmt::format("tensor<{}x{}>",
                               shapes(layout, layout.scaleRows()),
-                              shape.isNf4() ? "i32" : "f16"),
+                              shape.scales()),
               w = fmt::format("tensor<{}x{}x{}>",
                               transposed ? shape.k : shape.n,
                               transposed ? shape.n : shape.k, element),
@@ -193,6 +217,43 @@ void addNormalFloats(std::vector<KernelCase> &cases) {
   }
 }
 
+void addSuperBlocks(std::vector<KernelCase> &cases) {
+  auto super = [](const char *name, int64_t rows, int64_t n, int64_t k,
+                  int64_t bits) {
+    return Shape{name, rows, n, k, bits, 256, false, false, true};
+  };
+  for (int64_t bits : {4, 5, 6}) {
+    const Shape few[] = {super("SuperOne", 1, 64, 256, bits),
+                         super("SuperOneRagged", 1, 75, 768, bits),
+                         super("SuperFiveRows", 5, 300, 512, bits),
+                         super("SuperSixteenRows", 16, 280, 512, bits)};
+    const Shape many[] = {super("SuperMany", 45, 128, 256, bits),
+                          super("SuperManyRagged", 37, 83, 512, bits),
+                          // Several chunks of the sum; packed rows, and
+                          // panels that are widened beside products.
+                          super("SuperManyDeep", 24, 52, 8448, bits),
+                          super("SuperPacked", 101, 72, 1280, bits),
+                          super("SuperPackedPanels", 200, 256, 1280, bits)};
+    auto add = [&](KernelCase one) {
+      one.name = fmt::format("{}_{}bits", one.name, bits);
+      cases.push_back(std::move(one));
+    };
+    for (const char *element : {"f32", "bf16"}) {
+      for (const Shape &shape : few)
+        add(make(shape, element, false, shape.rows > 1));
+      for (const Shape &shape : many)
+        add(make(shape, element, false, shape.rows % 2));
+      add(makeRowSums(super("Super", 37, 80, 512, bits), element, false,
+                      false));
+      add(makeRowSums(super("SuperHeads", 3, 96, 256, bits), element, false,
+                      true));
+    }
+    add(make(few[2], "f32", true, true));
+    add(make(many[1], "bf16", true, false));
+    add(makeRowSums(many[0], "bf16", true, false));
+  }
+}
+
 /// Rows of experts, by where each one's begin; those behind the last are of
 /// none, and no numbers.
 struct Experts {
@@ -212,8 +273,9 @@ KernelCase make(const Experts &experts, const char *element) {
                               element),
               q = fmt::format("tensor<{}xi32>",
                               shapes(layout, middleOf(layout))),
-              s = fmt::format("tensor<{}xf16>",
-                              shapes(layout, layout.scaleRows())),
+              s = fmt::format("tensor<{}x{}>",
+                              shapes(layout, layout.scaleRows()),
+                              shape.scales()),
               w = fmt::format("tensor<{}x{}x{}x{}>", count, shape.n, shape.k,
                               element),
               g = fmt::format("tensor<{}xi32>", count + 1),
@@ -257,8 +319,9 @@ KernelCase makeRowSums(const Experts &experts, const char *element) {
                                element),
               q = fmt::format("tensor<{}xi32>",
                               shapes(layout, middleOf(layout))),
-              s = fmt::format("tensor<{}xf16>",
-                              shapes(layout, layout.scaleRows())),
+              s = fmt::format("tensor<{}x{}>",
+                              shapes(layout, layout.scaleRows()),
+                              shape.scales()),
               w = fmt::format("tensor<{}x{}x{}x{}>", count, shape.n, shape.k,
                               element),
               g = fmt::format("tensor<{}xi32>", count + 1),
@@ -321,7 +384,9 @@ void addExperts(std::vector<KernelCase> &cases) {
       int8Zeros{"Int8Zeros", 0, 16, 105, 8, 32, true},
       int4Zeros{"Int4Zeros", 0, 304, 96, 4, 32, true},
       int8Deep{"Int8Deep", 0, 80, 1152, 8, 64},
-      fp8{"Fp8", 0, 48, 105, 8, 64, false, true};
+      fp8{"Fp8", 0, 48, 105, 8, 64, false, true},
+      super5{"Super5", 0, 48, 512, 5, 256, false, false, true},
+      super6{"Super6", 0, 80, 256, 6, 256, false, false, true};
   std::vector<double> many(65, 6);
   std::fill(many.begin(), many.begin() + 9, 0);
   std::fill(many.begin() + 9, many.begin() + 40, 1);
@@ -341,6 +406,11 @@ void addExperts(std::vector<KernelCase> &cases) {
       {"OneToken", {0, 0, 1, 1, 1, 2, 2}, 2, fp8},
       {"Few", {0, 7, 7, 13, 16}, 16, fp8},
       {"Prompt", {0, 37, 38, 38, 101, 140}, 140, fp8},
+      {"OneOfMany", many, 6, super5},
+      {"Few", {0, 7, 7, 13, 16}, 16, super6},
+      {"Few", {0, 3, 3, 10, 12}, 14, super5},
+      {"Prompt", {0, 37, 38, 38, 101, 140}, 140, super5},
+      {"Prompt", {0, 17, 150, 151, 260}, 270, super6},
   };
   for (const char *element : {"f32", "bf16"})
     for (const Experts &experts : all)
@@ -350,7 +420,8 @@ void addExperts(std::vector<KernelCase> &cases) {
       high{"Int4High", 0, 192, 64, 4, 64, true};
   const Experts sums[] = {{"Few", {0, 0, 1, 1, 3}, 4, wide},
                           {"Prompt", {0, 37, 38, 38, 101, 140}, 150, wide},
-                          {"Prompt", {0, 5, 90, 90, 190}, 200, high}};
+                          {"Prompt", {0, 5, 90, 90, 190}, 200, high},
+                          {"Prompt", {0, 5, 90, 90, 190}, 200, super6}};
   for (const char *element : {"f32", "bf16"})
     for (const Experts &experts : sums)
       cases.push_back(makeRowSums(experts, element));
@@ -424,6 +495,7 @@ std::vector<KernelCase> all() {
     cases.push_back(std::move(made));
   addExperts(cases);
   addNormalFloats(cases);
+  addSuperBlocks(cases);
   cases.push_back(make(few[4], "f32", true, true));
   cases.push_back(make(many[3], "bf16", true, false));
   return cases;
@@ -508,7 +580,8 @@ std::vector<KernelCase> gpuQuantCases() {
   cases.push_back(deepExperts());
   for (const KernelCase &one : quantCases())
     if (one.name.find("Micropanels") == std::string::npos &&
-        one.name.find("Nf4") == std::string::npos)
+        one.name.find("Nf4") == std::string::npos &&
+        one.name.find("Super") == std::string::npos)
       cases.push_back(one);
   // Heads that are parts of a group; few rows; terms that are no whole chunks.
   for (const Shape &shape : {Shape{"Int4Heads", 70, 48, 192, 4, 64},
