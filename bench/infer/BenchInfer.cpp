@@ -20,6 +20,8 @@ static std::string keptAs(const StateTensor &tensor, ElementType type) {
   const auto &layout = tensor.quantized->layout;
   if (layout.floats)
     return "fp8";
+  if (layout.superBlocks)
+    return fmt::format("q{}_K", layout.bits);
   return layout.hasScales() ? fmt::format("int{}", layout.bits) : "bf16";
 }
 
@@ -44,7 +46,8 @@ static InferModel describe(const models::ModelSpec &spec,
   }
   // A model is named after its quantized type, even if its tables are larger.
   auto rank = [](const auto &each) {
-    return std::pair(each.first.starts_with("int") || each.first == "fp8",
+    return std::pair(each.first.starts_with("int") || each.first == "fp8" ||
+                         each.first.starts_with("q"),
                      each.second);
   };
   auto most = std::ranges::max_element(bytes, {}, rank);
@@ -61,6 +64,20 @@ static uint64_t scalesOf(const QuantizedLayout &layout) {
                         : layout.bits == 8 ? 0x0c00  // 2^-12
                                            : 0x1c00; // 2^-8
   return each * 0x0001'0001'0001'0001;
+}
+
+// Two words of a super-block's scales: d = dmin = 2^-12, then 16
+// scales, or eight scales and eight minima that center the weights.
+static uint64_t superScalesOf(const QuantizedLayout &layout, uint64_t word) {
+  constexpr uint64_t both = 0x0000'0001'0000'0001;
+  const uint64_t row = word / (kMicropanel / 2) % QuantizedLayout::kSuperScales;
+  if (row == 0)
+    return both * 0x0c00'0c00;
+  if (!layout.minima())
+    return both * 0x0404'0404;
+  const uint64_t minimum = layout.bits == 4 ? 0x3c : 0x3e;
+  const uint64_t each = row < 3 ? (layout.bits == 4 ? 8 : 4) : minimum;
+  return both * 0x0101'0101 * each;
 }
 
 static uint64_t valuesOf(const QuantizedLayout &layout, uint64_t drawn) {
@@ -88,8 +105,10 @@ static Status drawQuantized(SessionModel &model, int64_t seed) {
       for (size_t i = 0; i < words.size(); ++i) {
         const bool isZeros = layout.zeros && i / 4 % 2;
         words[i] = !tensor.quantized->isScales ? valuesOf(layout, draw())
-                   : isZeros                   ? minusOne
-                                               : scales;
+                   : layout.superBlocks
+                       ? superScalesOf(layout, at / sizeof(uint64_t) + i)
+                   : isZeros ? minusOne
+                             : scales;
       }
       TESSERA_RETURN_IF_ERROR(
           model.writeState(tensor, at,
