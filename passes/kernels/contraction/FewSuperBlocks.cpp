@@ -26,11 +26,17 @@ public:
       : FewRows(block, epilogue), superBlocks(weights) {}
 
 protected:
-  /// f32 [rows, 16]: products of the rows with `bytes`, i32 [1, 16] of a
-  /// part's q in the order of bytesOf, from byte word `first` of block `part`
-  /// of the matrix on. Without their offset.
-  virtual Value multiply(const Rows &rows, ArrayRef<Value> bytes, Value part,
-                         int64_t first) = 0;
+  /// The q of a block, i32 [1, 16], a byte each: word 2 i + odd has those of
+  /// bytesOf(i, odd). Loaded and unpacked where they are multiplied, so that
+  /// few are in registers.
+  using Bytes = llvm::function_ref<Value(int64_t)>;
+  /// Some of them, those with one scale.
+  struct Part {
+    Value block; ///< of the matrix
+    int64_t first, count;
+  };
+  /// f32 [rows, 16]: products of the rows with the part's q.
+  virtual Value multiply(const Rows &rows, Bytes bytes, const Part &part) = 0;
   /// f32 [rows, 16]: minus the rows' sums over scale number `at`.
   virtual Value loadSums(const Rows &rows, Value at) = 0;
   /// `sum` and `ofSuper`, which is not scaled by the rows yet.
@@ -40,6 +46,10 @@ protected:
     return b.create<math::FmaOp>(loc, x, y, sum);
   }
   int64_t partsOfBlock() const { return kQuantBlock / layout.scaleColumns(); }
+  /// Of the matrix's parts.
+  Value numberOf(const Part &part) const {
+    return add(mul(part.block, partsOfBlock()), index(part.first / part.count));
+  }
 
   const SuperBlockWeights superBlocks;
 
@@ -61,8 +71,7 @@ public:
 private:
   void allocateRows() override;
   void stageRows() override;
-  Value multiply(const Rows &rows, ArrayRef<Value> bytes, Value part,
-                 int64_t first) override;
+  Value multiply(const Rows &rows, Bytes bytes, const Part &part) override;
   Value loadSums(const Rows &rows, Value at) override;
   Value addScaled(const Rows &rows, Value super, Value ofSuper,
                   Value sum) override {
@@ -80,8 +89,7 @@ public:
 
 private:
   void stageRows() override;
-  Value multiply(const Rows &rows, ArrayRef<Value> bytes, Value part,
-                 int64_t first) override;
+  Value multiply(const Rows &rows, Bytes bytes, const Part &part) override;
   Value loadSums(const Rows &rows, Value at) override;
   Value addScaled(const Rows &rows, Value super, Value ofSuper,
                   Value sum) override;
@@ -101,18 +109,19 @@ private:
 void FewSuperBlocks::addBlock(Value micropanel, Value part, const Rows &rows,
                               ArrayRef<Value> scales, Value minima,
                               Sums &sums) {
-  SmallVector<Value> words, bytes;
-  for (int64_t i = 0; i < layout.bits; ++i)
-    words.push_back(
-        loadWords(micropanel, add(mul(part, layout.bits), index(i)), rows));
-  for (int64_t i = 0; i < kLowWords; ++i)
-    for (int64_t odd : {0, 1})
-      bytes.push_back(superBlocks.bytesOf(words, i, odd));
-  const int64_t count = bytes.size() / scales.size();
+  SmallVector<Value> words(layout.bits);
+  auto bytes = [&](int64_t at) {
+    for (int64_t i : superBlocks.wordsOf(at / 2, at % 2))
+      if (!words[i])
+        words[i] =
+            loadWords(micropanel, add(mul(part, layout.bits), index(i)), rows);
+    return superBlocks.bytesOf(words, at / 2, at % 2);
+  };
+  const int64_t count = 2 * kLowWords / scales.size();
   for (auto [i, scale] : llvm::enumerate(scales))
-    sums.products = fma(multiply(rows, ArrayRef(bytes).slice(i * count, count),
-                                 part, i * count),
-                        spreadColumns(scale, rows), sums.products);
+    sums.products =
+        fma(multiply(rows, bytes, {part, int64_t(i) * count, count}),
+            spreadColumns(scale, rows), sums.products);
   if (minima)
     sums.minima =
         fma(loadSums(rows, part), spreadColumns(minima, rows), sums.minima);
@@ -193,13 +202,14 @@ void FewSuperFloats::stageRows() {
 }
 
 // A chain for each byte, for any number of rows.
-Value FewSuperFloats::multiply(const Rows &rows, ArrayRef<Value> bytes,
-                               Value part, int64_t first) {
+Value FewSuperFloats::multiply(const Rows &rows, Bytes bytes,
+                               const Part &part) {
   auto left = VectorType::get({rows.count, 1}, b.getF32Type());
   auto type = VectorType::get({rows.count, kMicropanel}, b.getF32Type());
-  auto words = cast<VectorType>(bytes.front().getType());
+  auto words = VectorType::get({1, kMicropanel}, b.getI32Type());
   SmallVector<Value> chains(4, zeros(type));
-  for (auto [i, word] : llvm::enumerate(bytes))
+  for (int64_t at = part.first; at < part.first + part.count; ++at) {
+    Value word = bytes(at);
     for (int64_t byte = 0; byte < 4; ++byte) {
       Value mask = b.create<arith::ConstantOp>(
           loc,
@@ -207,21 +217,19 @@ Value FewSuperFloats::multiply(const Rows &rows, ArrayRef<Value> bytes,
       Value q =
           b.create<arith::SIToFPOp>(loc, words.clone(b.getF32Type()),
                                     b.create<arith::AndIOp>(loc, word, mask));
-      int64_t at = first + i; // of the block's byte words
-      Value k =
-          add(mul(part, kQuantBlock), index(at / 2 * 8 + 2 * byte + at % 2));
+      Value k = add(mul(part.block, kQuantBlock),
+                    index(at / 2 * 8 + 2 * byte + at % 2));
       chains[byte] = b.create<tile::MmaOp>(
           loc, load(left, scaled, {rows.first, k}, {0, 1}), q, chains[byte]);
     }
+  }
   auto plus = [&](Value x, Value y) -> Value {
     return b.create<arith::AddFOp>(loc, x, y);
   };
   Value sum = plus(plus(chains[0], chains[1]), plus(chains[2], chains[3]));
   if (!layout.offset())
     return sum;
-  Value at =
-      add(mul(part, partsOfBlock()), index(first * 4 / layout.scaleColumns()));
-  return fma(loadSums(rows, at),
+  return fma(loadSums(rows, numberOf(part)),
              splat(double(layout.offset()), type.getShape()), sum);
 }
 
@@ -261,22 +269,21 @@ Value FewSuperIntegers::loadSums(const Rows &rows, Value at) {
 }
 
 // Less than 2^24, so that it is exact as f32: 2^14 × 31 × 32, or × 32 × 16.
-Value FewSuperIntegers::multiply(const Rows &rows, ArrayRef<Value> bytes,
-                                 Value part, int64_t begin) {
+Value FewSuperIntegers::multiply(const Rows &rows, Bytes bytes,
+                                 const Part &part) {
   constexpr int64_t kWords = IntegerRows::kWords;
   auto left = VectorType::get({rows.count, 1}, b.getI32Type());
   auto type = VectorType::get({rows.count, kMicropanel}, b.getI32Type());
   Value upper = zeros(type), lower = upper;
   if (layout.offset())
-    lower = loadRows(
-        rows, add(mul(part, partsOfBlock()),
-                  index(packed.sums() + begin * 4 / layout.scaleColumns())));
-  for (auto [i, word] : llvm::enumerate(bytes)) {
-    const int64_t at = (begin + i) / 2 + (begin + i) % 2 * kLowWords;
+    lower = loadRows(rows, add(index(packed.sums()), numberOf(part)));
+  for (int64_t i = part.first; i < part.first + part.count; ++i) {
+    Value word = bytes(i);
+    const int64_t at = i / 2 + i % 2 * kLowWords;
     for (auto [half, sum] : {std::pair(0, &upper), {1, &lower}}) {
       Value x = load(left, memory,
-                     {add(first, rows.first),
-                      add(mul(part, 2 * kWords), index(half * kWords + at))},
+                     {add(first, rows.first), add(mul(part.block, 2 * kWords),
+                                                  index(half * kWords + at))},
                      {0, 1});
       *sum = b.create<tile::MmaOp>(loc, x, word, *sum);
     }

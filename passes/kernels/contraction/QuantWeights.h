@@ -69,8 +69,9 @@ public:
   /// multiple of that.
   mlir::Value loadIntegers(mlir::Value micropanel, mlir::Value k,
                            int64_t terms) const;
-  /// i32: the q of columns 8 i + odd + 2 b of a block, in bytes b. `words` are
-  /// all of the block, `layout.bits` of them.
+  /// i32: the q of columns 8 i + odd + 2 b of a block, in bytes b. Of the
+  /// block's `words` those that wordsOf names are set.
+  llvm::SmallVector<int64_t> wordsOf(int64_t i, int64_t odd) const;
   mlir::Value bytesOf(llvm::ArrayRef<mlir::Value> words, int64_t i,
                       int64_t odd) const;
 

@@ -138,6 +138,12 @@ Value SuperBlockWeights::loadIntegers(Value micropanel, Value k,
   return b.create<arith::SIToFPOp>(loc, type.clone(b.getF32Type()), q);
 }
 
+SmallVector<int64_t> SuperBlockWeights::wordsOf(int64_t i, int64_t odd) const {
+  if (layout.bits == 4)
+    return {i};
+  return {i, upperBitsAt(layout.bits, 8 * i + odd).word};
+}
+
 Value SuperBlockWeights::bytesOf(ArrayRef<Value> words, int64_t i,
                                  int64_t odd) const {
   Type type = words[i].getType();
