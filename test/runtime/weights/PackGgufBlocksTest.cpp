@@ -3,6 +3,7 @@
 #include "runtime/weights/PackGgufBlocks.h"
 #include "runtime/support/Floats.h"
 #include "runtime/weights/DequantizeMatrix.h"
+#include "runtime/weights/PackedWeights.h"
 
 #include <cstring>
 #include <gtest/gtest.h>
@@ -247,4 +248,13 @@ TEST(PackGgufBlocks, TakesWholeBlocksOfSomeTypes) {
                              .bits = 5,
                              .group = 256,
                              .superBlocks = true}));
+}
+
+TEST(PackGgufBlocks, AreNotWrittenAsCompressedTensors) {
+  const auto layout = layoutOfBlocks(GgufType::Q6_K, 16, 256);
+  const Status status = checkPackable("x.weight", *layout, false);
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.message().find("'x.weight' is kept in super-blocks of 6"),
+            std::string::npos)
+      << status.message();
 }
