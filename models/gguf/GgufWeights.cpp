@@ -77,35 +77,6 @@ std::string ggufName(const ModelSpec &spec, const Parameter &parameter) {
              : fmt::format("blk.{}.{}{}", parameter.layer, found, suffix);
 }
 
-/// A part of a tensor of the file, and how to convert it.
-struct Source {
-  const GgufFile *file = nullptr;
-  const GgufTensor *tensor = nullptr;
-  uint64_t firstRow = 0, rows = 1, columns = 1; ///< of the part
-  int64_t heads = 0; ///< if > 0: rows are interleaved pairs of this many heads
-  bool transposed = false, plusOne = false;
-};
-
-/// The index in the file of row `row` of the result. In the result the first
-/// halves of a head's pairs come first; in the file pairs are adjacent.
-uint64_t sourceRow(const Source &source, uint64_t row) {
-  if (source.heads == 0)
-    return row;
-  uint64_t head = source.rows / uint64_t(source.heads), inHead = row % head;
-  return row - inHead + inHead % (head / 2) * 2 + inHead / (head / 2);
-}
-
-/// Rows [first, first + count) of the part.
-void readRows(const Source &source, uint64_t first, uint64_t count,
-              std::span<float> out) {
-  auto info = *ggufTypeInfo(source.tensor->type);
-  uint64_t bytes = source.columns / info.block * info.bytes;
-  dequantize(source.tensor->type,
-             source.file->bytes(*source.tensor)
-                 .subspan((source.firstRow + first) * bytes, count * bytes),
-             out);
-}
-
 /// A buffer of converted numbers for the output file.
 class Writer {
 public:
@@ -146,40 +117,28 @@ private:
   std::vector<std::byte> buffer;
 };
 
-Status emit(const Source &source, SafetensorsType type, SafetensorsSink &sink) {
+Status emit(const GgufRows &source, SafetensorsType type,
+            SafetensorsSink &sink) {
   Writer writer(sink, type);
-  std::vector<float> whole,
-      row(source.transposed ? source.rows : source.columns);
-  if (source.transposed) {
-    whole.resize(source.rows * source.columns);
-    readRows(source, 0, source.rows, whole);
-  }
-  uint64_t rows = source.transposed ? source.columns : source.rows;
-  for (uint64_t i = 0; i < rows; ++i) {
-    if (source.transposed)
-      for (uint64_t j = 0; j < source.rows; ++j)
-        row[j] = whole[j * source.columns + i];
-    else
-      readRows(source, sourceRow(source, i), 1, row);
-    if (source.plusOne)
-      for (float &value : row)
-        value -= 1;
+  const uint64_t elements = source.rows * source.columns;
+  // A transposed one is read whole, or would be for each of its rows.
+  std::vector<float> row(source.transposed ? elements : source.columns);
+  for (uint64_t at = 0; at < elements; at += row.size()) {
+    TESSERA_RETURN_IF_ERROR(source.read(at, row));
     if (!writer.add(row))
       return Status::error("{}: tensor {} has a value that is too large for "
                            "f16; choose --dtype bf16 or f32",
                            source.file->where(), quote(source.tensor->name));
     TESSERA_RETURN_IF_ERROR(writer.flush(kPiece));
   }
-  TESSERA_RETURN_IF_ERROR(writer.flush(1));
-  source.file->release(*source.tensor);
-  return Status::success();
+  return writer.flush(1);
 }
 
 /// Finds the parameters one by one.
 class Weights {
 public:
-  Weights(const GgufFile &file, const ModelSpec &spec, SafetensorsType type)
-      : file(file), spec(spec), type(type) {}
+  Weights(const GgufFile &file, const ModelSpec &spec)
+      : file(file), spec(spec) {}
   StatusOr<GgufWeights> read();
 
 private:
@@ -192,12 +151,10 @@ private:
   Status addStack(const Parameter &parameter, const std::string &from);
   Status find(const Parameter &parameter, const std::string &from,
               const std::vector<uint64_t> &shape, const GgufTensor *&tensor);
-  Source sourceOf(const Parameter &parameter, const GgufTensor &tensor) const;
-  void put(std::string name, std::vector<uint64_t> shape, Source source);
+  GgufRows sourceOf(const Parameter &parameter, const GgufTensor &tensor) const;
 
   const GgufFile &file;
   const ModelSpec &spec;
-  const SafetensorsType type;
   GgufWeights result;
   std::set<std::string_view> used;
 };
@@ -223,9 +180,9 @@ Status Weights::find(const Parameter &parameter, const std::string &from,
   return Status::success();
 }
 
-Source Weights::sourceOf(const Parameter &parameter,
-                         const GgufTensor &tensor) const {
-  Source source;
+GgufRows Weights::sourceOf(const Parameter &parameter,
+                           const GgufTensor &tensor) const {
+  GgufRows source;
   source.file = &file;
   source.tensor = &tensor;
   source.columns = tensor.shape.back();
@@ -246,17 +203,6 @@ Source Weights::sourceOf(const Parameter &parameter,
   return source;
 }
 
-void Weights::put(std::string name, std::vector<uint64_t> shape,
-                  Source source) {
-  uint64_t bytes = safetensorsBits(type) / 8;
-  for (uint64_t dim : shape)
-    bytes *= dim;
-  result.tensors.push_back({std::move(name), type, std::move(shape), bytes,
-                            [source, type = type](SafetensorsSink &sink) {
-                              return emit(source, type, sink);
-                            }});
-}
-
 /// Experts are one tensor; in files of 2024 and before, one tensor each.
 Status Weights::addStack(const Parameter &parameter, const std::string &from) {
   std::vector<uint64_t> shape(parameter.shape.begin(), parameter.shape.end());
@@ -273,12 +219,12 @@ Status Weights::addStack(const Parameter &parameter, const std::string &from) {
       TESSERA_RETURN_IF_ERROR(find(
           parameter, fmt::format("{}.{}.weight", from.substr(0, at), expert),
           one, tensor));
-    Source source = sourceOf(parameter, *tensor);
+    GgufRows source = sourceOf(parameter, *tensor);
     source.rows = one[0];
     source.firstRow = stacked ? expert * one[0] : 0;
-    put(fmt::format("{}{}{}", pattern.substr(0, star), expert,
-                    pattern.substr(star + 1)),
-        one, source);
+    result.parameters.push_back({fmt::format("{}{}{}", pattern.substr(0, star),
+                                             expert, pattern.substr(star + 1)),
+                                 pattern, one, source});
   }
   return Status::success();
 }
@@ -297,13 +243,14 @@ Status Weights::add(const Parameter &parameter) {
     std::swap(there[0], there[1]);
   const GgufTensor *tensor = nullptr;
   TESSERA_RETURN_IF_ERROR(find(parameter, from, there, tensor));
-  Source source = sourceOf(parameter, *tensor);
+  GgufRows source = sourceOf(parameter, *tensor);
   source.transposed = transposed;
   if (source.heads && source.columns == 1 &&
       ggufTypeInfo(tensor->type)->block != 1)
     return error("tensor {} is {}, which is not supported for a bias",
                  quote(from), ggufTypeInfo(tensor->type)->name);
-  put(parameter.name, std::move(shape), source);
+  result.parameters.push_back(
+      {parameter.name, parameter.name, std::move(shape), source});
   return Status::success();
 }
 
@@ -323,9 +270,17 @@ StatusOr<GgufWeights> Weights::read() {
 
 } // namespace
 
-StatusOr<GgufWeights> ggufWeights(const GgufFile &file, const ModelSpec &spec,
-                                  SafetensorsType type) {
-  return Weights(file, spec, type).read();
+StatusOr<GgufWeights> ggufWeights(const GgufFile &file, const ModelSpec &spec) {
+  return Weights(file, spec).read();
+}
+
+SafetensorsTensor ggufTensor(const GgufParameter &parameter,
+                             SafetensorsType type) {
+  const GgufRows &rows = parameter.rows;
+  const uint64_t size = rows.rows * rows.columns * (safetensorsBits(type) / 8);
+  return {
+      parameter.name, type, parameter.shape, size,
+      [rows, type](SafetensorsSink &sink) { return emit(rows, type, sink); }};
 }
 
 } // namespace tessera::models

@@ -57,6 +57,7 @@ std::optional<SafetensorsType> safetensorsType(std::string_view name);
 unsigned safetensorsBits(SafetensorsType type);
 
 struct Float8Parts; // Float8Weights.h
+struct GgufRows;    // gguf/GgufRows.h
 
 /// Makes a tensor's bytes of what files have instead of it.
 class TensorSource {
@@ -66,6 +67,8 @@ public:
   virtual Status read(uint64_t offset, std::span<std::byte> out) const = 0;
   /// The 8-bit floats and scales that it is made of; null: of something else.
   virtual const Float8Parts *float8() const { return nullptr; }
+  /// The rows of a GGUF file's tensor; null: of something else.
+  virtual const GgufRows *gguf() const { return nullptr; }
 };
 
 struct SafetensorsEntry {
@@ -102,6 +105,9 @@ StatusOr<SafetensorsHeader> parseSafetensors(std::span<const std::byte> head,
 class SafetensorsFile {
 public:
   static StatusOr<SafetensorsFile> open(const std::string &path);
+  /// Presents the tensors of another format's file: each has a source.
+  static SafetensorsFile of(const std::string &path,
+                            std::vector<SafetensorsEntry> tensors);
   SafetensorsFile(SafetensorsFile &&other) noexcept;
   SafetensorsFile &operator=(SafetensorsFile &&other) noexcept;
   ~SafetensorsFile();
@@ -153,6 +159,8 @@ Status writeSafetensors(SafetensorsSink &sink,
 class SafetensorsModel {
 public:
   static StatusOr<SafetensorsModel> open(const std::string &path);
+  /// The weights of a file of another format.
+  static SafetensorsModel of(SafetensorsFile file);
   struct Location {
     const SafetensorsFile *file;
     const SafetensorsEntry *entry;

@@ -135,6 +135,16 @@ StatusOr<SafetensorsFile> SafetensorsFile::open(const std::string &path) {
   return file;
 }
 
+SafetensorsFile SafetensorsFile::of(const std::string &path,
+                                    std::vector<SafetensorsEntry> tensors) {
+  SafetensorsFile file;
+  file.filePath = path;
+  file.parsed.tensors = std::move(tensors);
+  for (std::size_t i = 0; i < file.parsed.tensors.size(); ++i)
+    file.parsed.byName[file.parsed.tensors[i].name] = i;
+  return file;
+}
+
 SafetensorsFile::SafetensorsFile(SafetensorsFile &&other) noexcept {
   *this = std::move(other);
 }
@@ -208,6 +218,14 @@ Status writeSafetensors(SafetensorsSink &sink,
     TESSERA_RETURN_IF_ERROR(counting.finish());
   }
   return Status::success();
+}
+
+SafetensorsModel SafetensorsModel::of(SafetensorsFile file) {
+  SafetensorsModel model;
+  model.opened.push_back(std::make_unique<SafetensorsFile>(std::move(file)));
+  for (const SafetensorsEntry &entry : model.opened[0]->header().tensors)
+    model.byName[entry.name] = {model.opened[0].get(), &entry};
+  return model;
 }
 
 StatusOr<SafetensorsModel> SafetensorsModel::open(const std::string &path) {

@@ -49,10 +49,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, std::size_t size) {
   auto spec = parseHfConfig(config->dump(), "fuzz");
   if (!good(spec))
     return 0;
-  auto weights = ggufWeights(*file, *spec, SafetensorsType::f16);
+  auto weights = ggufWeights(*file, *spec);
   if (!good(weights))
     return 0;
-  for (const SafetensorsTensor &tensor : weights->tensors) {
+  for (const GgufParameter &parameter : weights->parameters) {
+    const auto tensor = ggufTensor(parameter, SafetensorsType::f16);
     Counter counter;
     Status status = tensor.emit(counter);
     require(!status.ok() || counter.count == tensor.size);

@@ -122,6 +122,16 @@ const GgufTensor *GgufFile::tensor(std::string_view name) const {
   return found == byName.end() ? nullptr : &found->second;
 }
 
+Status GgufFile::read(const GgufTensor &tensor, uint64_t offset,
+                      std::span<std::byte> out) const {
+  if (mapping.bytes().empty()) { // of parse()
+    std::ranges::copy(bytes(tensor).subspan(offset, out.size()), out.begin());
+    return Status::success();
+  }
+  Status status = mapping.copy(tensor.offset + offset, out);
+  return status.ok() ? status : Status::error("{}: {}", path, status.message());
+}
+
 //===--- reading ----------------------------------------------------------===//
 
 /// Goes through the file once; a length is held against what is left before

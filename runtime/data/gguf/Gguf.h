@@ -99,6 +99,10 @@ public:
   std::span<const std::byte> bytes(const GgufTensor &tensor) const {
     return contents.subspan(tensor.offset, tensor.size);
   }
+  /// Copies the tensor's bytes from `offset` on, which must be there. A file
+  /// that shrinks under the reader is an error.
+  Status read(const GgufTensor &tensor, uint64_t offset,
+              std::span<std::byte> out) const;
   /// Gives the tensor's pages back to the system; bytes() brings them again.
   void release(const GgufTensor &tensor) const {
     mapping.release(tensor.offset, tensor.size);
