@@ -145,12 +145,12 @@ StatusOr<GenerateResult> generateFromRun(const std::string &path,
                                          const TextSink &sink,
                                          const TextSink &note);
 
-/// Loads a Hugging Face directory into the program of `options`, which was
-/// compiled for its config.json. Every parameter must exist in its shape, and
-/// every tensor must be a parameter or be known to follow from some.
+/// Loads a Hugging Face directory, or an opened GGUF file, into the program of
+/// `options`, which was compiled for its config.json. Every parameter must
+/// exist in its shape, and every tensor must be a parameter or be known to
+/// follow from some.
 StatusOr<std::unique_ptr<SessionModel>>
-openModelDirectory(const std::string &directory,
-                   const GenerateOptions &options);
+openModelDirectory(const WeightFiles &weights, const GenerateOptions &options);
 
 /// Opens a packaged model with the device and the threads of `options`.
 StatusOr<std::unique_ptr<SessionModel>>

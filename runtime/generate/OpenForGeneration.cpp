@@ -86,12 +86,12 @@ Status missingCheckpoint(const std::string &run, const std::string &name) {
 
 /// The weights of this rank's shard, of which alone it reads the files.
 StatusOr<std::unique_ptr<SessionModel>>
-importShard(const std::string &directory, std::unique_ptr<SessionModel> shard,
+importShard(const WeightFiles &weights, std::unique_ptr<SessionModel> shard,
             InferenceRanks &ranks) {
   auto mesh = MeshModel::create(std::move(shard), ranks.world());
   if (!mesh.ok())
     return mesh.status();
-  TESSERA_RETURN_IF_ERROR(importAllWeights(directory, **mesh));
+  TESSERA_RETURN_IF_ERROR(importAllWeights(weights, **mesh));
   return (*mesh)->takeShard();
 }
 
@@ -187,8 +187,7 @@ StatusOr<OpenedRun> openRun(const RunPath &place,
 //===--- Hugging Face directories -----------------------------------------===//
 
 StatusOr<std::unique_ptr<SessionModel>>
-openModelDirectory(const std::string &directory,
-                   const GenerateOptions &options) {
+openModelDirectory(const WeightFiles &weights, const GenerateOptions &options) {
   if (options.weights && options.factors)
     return Status::error("weights that are multiplied with factors cannot use "
                          "the weight cache");
@@ -196,17 +195,17 @@ openModelDirectory(const std::string &directory,
   if (!model.ok())
     return model;
   if (options.ranks) {
-    model = importShard(directory, model.take(), *options.ranks);
+    model = importShard(weights, model.take(), *options.ranks);
     endPhase(options.phases, "weights");
     return model;
   }
-  if (options.weights && loadKept(directory, *options.weights, **model)) {
+  if (options.weights && loadKept(weights.place(), *options.weights, **model)) {
     endPhase(options.phases, "weights");
     return model;
   }
   const WeightFactors none;
   TESSERA_RETURN_IF_ERROR(importAllWeights(
-      directory, **model, options.factors ? *options.factors : none));
+      weights, **model, options.factors ? *options.factors : none));
   endPhase(options.phases, "weights");
   return model;
 }

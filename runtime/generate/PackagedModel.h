@@ -10,6 +10,7 @@
 //   …   the artifact and its footer (AppendedArtifact.h), so that the
 //       file can also be opened as an artifact
 #pragma once
+#include "runtime/data/WeightFiles.h"
 #include "runtime/support/ModelFiles.h"
 #include "runtime/train/SessionModel.h"
 #include "runtime/weights/WeightsImage.h"
@@ -65,7 +66,7 @@ std::vector<TensorPiece> piecesOf(std::span<const hal::TensorInfo> state,
 /// The inputs of a packaged model.
 struct PackagedParts {
   std::string program;    ///< a .tsr file of programs for one device
-  std::string checkpoint; ///< its tensors are exactly the programs' parameters
+  WeightFiles checkpoint; ///< its tensors are exactly the programs' parameters
   ModelFiles::Contents files;
 };
 

@@ -316,20 +316,22 @@ ImportReport Import::report() && {
 
 } // namespace
 
-StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
+StatusOr<ImportReport> importWeights(const WeightFiles &weights,
+                                     ModelState &model,
                                      const WeightFactors &factors) {
-  StatusOr<SafetensorsModel> source = SafetensorsModel::open(path);
+  auto source = weights.open();
   if (!source.ok())
     return source.status();
-  Import import(path, *source, model, factors);
+  Import import(weights.place(), **source, model, factors);
   TESSERA_RETURN_IF_ERROR(import.find());
   TESSERA_RETURN_IF_ERROR(import.write());
   return std::move(import).report();
 }
 
-Status importAllWeights(const std::string &path, ModelState &model,
+Status importAllWeights(const WeightFiles &weights, ModelState &model,
                         const WeightFactors &factors) {
-  StatusOr<ImportReport> report = importWeights(path, model, factors);
+  const std::string &path = weights.place();
+  StatusOr<ImportReport> report = importWeights(weights, model, factors);
   if (!report.ok())
     return report.status();
   if (!report->initial.empty())

@@ -1,5 +1,6 @@
 // Loads a Hugging Face checkpoint into a model.
 #pragma once
+#include "runtime/data/WeightFiles.h"
 #include "runtime/weights/ModelState.h"
 #include "runtime/weights/WeightFactors.h"
 
@@ -13,7 +14,8 @@ struct ImportReport {
 };
 
 /// Copies the parameters of a Hugging Face checkpoint (a .safetensors file, or
-/// a directory with model.safetensors or its index) into the model, by name; a
+/// a directory with model.safetensors or its index, or a GGUF file that was
+/// opened) into the model, by name; a
 /// leading "transformer.", "model." or "bert." may be there on either side, and
 /// BERT's LayerNorm may have gamma and beta. f16, bf16, f32 and f64, and 8-bit
 /// floats with scales as bf16 (runtime/data/Float8Weights.h), convert to the
@@ -24,12 +26,13 @@ struct ImportReport {
 /// the factors of adapters and a scoring head: an error lists those that are
 /// missing, and the model is then unchanged. Tensors that `factors` names are
 /// multiplied by theirs before they are rounded.
-StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
+StatusOr<ImportReport> importWeights(const WeightFiles &weights,
+                                     ModelState &model,
                                      const WeightFactors &factors = {});
 
 /// The same, and every tensor of the checkpoint must be one of the model's,
 /// redundant, or of multi-token prediction, and a scoring head must be there.
-Status importAllWeights(const std::string &path, ModelState &model,
+Status importAllWeights(const WeightFiles &weights, ModelState &model,
                         const WeightFactors &factors = {});
 
 } // namespace tessera
