@@ -113,6 +113,8 @@ static void inference(OpPassManager &pipeline, const PhaseOptions &options) {
                           .floats = from.quant == models::Quant::Fp8};
   else if (from.layout == recipe::WeightLayout::Packed && isBf16)
     inference.quantize = {.bits = 16, .group = kQuantBlock};
+  else
+    inference.quantize = {.bits = 0};
   buildInferencePipeline(pipeline, inference);
   verifyPrograms(pipeline, options);
 }

@@ -2,6 +2,7 @@
 #include "dialects/graph/Build.h"
 #include "dialects/graph/GraphQuantOps.h"
 #include "dialects/graph/GraphVerify.h"
+#include "dialects/graph/StoredLayout.h"
 #include "runtime/support/Floats.h"
 #include "runtime/support/NormalFloat.h"
 #include <limits>
@@ -75,6 +76,26 @@ DictionaryAttr QuantizedOrigin::write(MLIRContext *context) const {
   if (transposed)
     fields.set("transposed", b.getUnitAttr());
   return fields.getDictionary(context);
+}
+
+DictionaryAttr tessera::graph::writeStored(MLIRContext *context,
+                                           const QuantizedLayout &layout) {
+  Builder b(context);
+  NamedAttrList fields;
+  fields.set("bits", b.getI64IntegerAttr(layout.bits));
+  fields.set("group", b.getI64IntegerAttr(layout.group));
+  return fields.getDictionary(context);
+}
+
+std::optional<QuantizedLayout> tessera::graph::readStored(Attribute attribute) {
+  auto fields = dyn_cast_or_null<DictionaryAttr>(attribute);
+  auto bits = fields ? fields.getAs<IntegerAttr>("bits") : IntegerAttr(),
+       group = fields ? fields.getAs<IntegerAttr>("group") : IntegerAttr();
+  if (!bits || !group || fields.size() != 2 ||
+      (bits.getInt() != 4 && bits.getInt() != 8) ||
+      group.getInt() < kQuantBlock || group.getInt() % kQuantBlock != 0)
+    return std::nullopt;
+  return QuantizedLayout{.bits = bits.getInt(), .group = group.getInt()};
 }
 
 std::optional<QuantizedOrigin> QuantizedOrigin::read(Attribute attribute) {

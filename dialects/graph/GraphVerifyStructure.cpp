@@ -4,6 +4,7 @@
 #include "dialects/graph/GraphQuantOps.h"
 #include "dialects/graph/GraphVerify.h"
 #include "dialects/graph/LoopAttrs.h"
+#include "dialects/graph/StoredLayout.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseSet.h"
 
@@ -187,6 +188,12 @@ static LogicalResult verifyFunctionAttr(Operation *op, NamedAttribute attr) {
                : op->emitError()
                      << "expects {source, part = \"values\" or \"scales\", "
                         "bits, group, shape} in '"
+                     << name << "'";
+  if (name == kStoredAttr)
+    return readStored(attr.getValue())
+               ? success()
+               : op->emitError()
+                     << "expects {bits = 4 or 8, group = a multiple of 32} in '"
                      << name << "'";
   if (name == kRepeatCountAttr) {
     auto times = dyn_cast<IntegerAttr>(attr.getValue());

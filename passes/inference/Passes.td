@@ -69,6 +69,9 @@ def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
     quantized, and what replaces them is frozen too. All of them must be: a matrix that is not read
     by matmuls alone, or is not of whole micropanels and blocks, is an error.
 
+    A parameter with `graph.stored` has the layout that this says, wherever it is used: a file may
+    store each matrix in another. With `bits` 0 these are all that are quantized.
+
     With `bits` 16 nothing is quantized: bf16 matrices become `NAME.values` alone, the same numbers
     in micropanels of 16 rows, which matmuls on CPUs read contiguously. The micropanels of a stack
     are those of one matrix with all rows.
@@ -86,12 +89,13 @@ def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
         -> tensor<64x96xbf16>
       %y = call @layer(%x, %w) : (tensor<1x1x96xbf16>, tensor<64x96xbf16>) -> tensor<1x1x64xbf16>
     ```
-    Afterwards every einsum over a parameter of that size reads a `graph.dequantize`.
+    Afterwards every einsum over a parameter of that size reads a `graph.dequantize`, and no
+    parameter has `graph.stored`.
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
   let options = [
     Option<"bits", "bits", "int64_t", "8",
-    "Bits of weights in blocks: 8 or 4; 16: all are bf16 in micropanels">,
+    "Bits of weights in blocks: 8 or 4; 16: all are bf16 in micropanels; 0: graph.stored alone">,
     Option<"group", "group", "int64_t", "32", "Columns per scale: a multiple of 32">,
     Option<"zeros", "zeros", "bool", "false",
     "Each scale of weights in blocks has a zero point">,

@@ -4,6 +4,7 @@
 #include "dialects/graph/Einsum.h"
 #include "dialects/graph/GraphQuantOps.h"
 #include "dialects/graph/Programs.h"
+#include "dialects/graph/StoredLayout.h"
 #include "passes/inference/Inference.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -52,6 +53,9 @@ struct QuantizeWeights : tessera::impl::QuantizeWeightsBase<QuantizeWeights> {
         return signalPassFailure();
     if (func::FuncOp init = graph::findProgram(module, graph::Program::init))
       dropResults(init, gone);
+    for (auto function : module.getOps<func::FuncOp>())
+      for (unsigned i = 0; i < function.getNumArguments(); ++i)
+        function.removeArgAttr(i, graph::kStoredAttr);
   }
 
 private:
@@ -62,6 +66,8 @@ private:
   LogicalResult checkFrozen(func::FuncOp function, unsigned index,
                             size_t products, bool transposed);
   bool isCandidate(func::FuncOp function, unsigned index);
+  std::optional<QuantizedLayout> layoutOf(func::FuncOp function, unsigned index,
+                                          bool inBlocks) const;
   bool replace(func::FuncOp function, unsigned index,
                ArrayRef<OpOperand *> products, bool transposed);
   static void dropResults(func::FuncOp init, const llvm::StringSet<> &gone);
@@ -196,6 +202,24 @@ LogicalResult QuantizeWeights::quantize(func::FuncOp function,
   return success();
 }
 
+// Without rows and columns: as the checkpoint stores the argument, or as all
+// are; nothing if it stays.
+std::optional<QuantizedLayout> QuantizeWeights::layoutOf(func::FuncOp function,
+                                                         unsigned index,
+                                                         bool inBlocks) const {
+  if (auto stored =
+          graph::readStored(function.getArgAttr(index, graph::kStoredAttr)))
+    return stored;
+  BlockArgument weight = function.getArgument(index);
+  if (bits == 0 ||
+      (bits == 16 && !graph::tensorType(weight).getElementType().isBF16()))
+    return std::nullopt;
+  return QuantizedLayout{.bits = inBlocks || bits == 16 || frozen ? bits : 8,
+                         .group = group,
+                         .zeros = (inBlocks || frozen) && zeros,
+                         .floats = floats};
+}
+
 // Replaces argument `index` by two arguments and their dequantization. Returns
 // whether the argument is unused now and was removed.
 bool QuantizeWeights::replace(func::FuncOp function, unsigned index,
@@ -205,17 +229,14 @@ bool QuantizeWeights::replace(func::FuncOp function, unsigned index,
   bool inBlocks = llvm::any_of(products, [](OpOperand *use) {
     return isa<func::CallOp>(use->getOwner());
   });
-  bool isBf16 = bits == 16;
-  if (isBf16 && !type.getElementType().isBF16())
+  std::optional<QuantizedLayout> found = layoutOf(function, index, inBlocks);
+  if (!found)
     return false;
+  QuantizedLayout layout = *found;
   int64_t stack = type.getRank() == 3 ? type.getDimSize(0) : 0;
   ArrayRef<int64_t> shape = type.getShape().take_back(2);
-  QuantizedLayout layout{shape[transposed],
-                         shape[!transposed],
-                         inBlocks || isBf16 || frozen ? bits : 8,
-                         group,
-                         (inBlocks || frozen) && zeros,
-                         floats};
+  layout.rows = shape[transposed];
+  layout.columns = shape[!transposed];
   if ((!frozen &&
        (layout.rows < kLeastRows || layout.columns < kLeastColumns)) ||
       (stack && layout.rows % kMicropanel))
@@ -246,9 +267,9 @@ bool QuantizeWeights::replace(func::FuncOp function, unsigned index,
     return function.getArgument(at);
   };
   Value values = insert(false, graph::quantizedValuesType(context, layout)),
-        scales =
-            isBf16 ? Value()
-                   : insert(true, graph::quantizedScalesType(context, layout));
+        scales = layout.hasScales()
+                     ? insert(true, graph::quantizedScalesType(context, layout))
+                     : Value();
   OpBuilder b = OpBuilder::atBlockBegin(&function.front());
   Value matrix = b.create<graph::DequantizeOp>(
       NameLoc::get(name), type, values, scales, layout.bits, layout.group,

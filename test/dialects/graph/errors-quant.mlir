@@ -251,3 +251,10 @@ func.func @f(%q: tensor<4x8xi8>, %s: tensor<4x1xf32>) {
   %0 = graph.dequantize_rows %q, %s : tensor<4x8xi8>, tensor<4x1xf32> -> tensor<4x7xbf16>
   return
 }
+
+// -----
+
+// expected-error @+1 {{expects {bits = 4 or 8, group = a multiple of 32} in 'graph.stored'}}
+func.func @f(%w: tensor<64x128xf32> {graph.stored = {bits = 4 : i64, group = 48 : i64}}) {
+  return
+}

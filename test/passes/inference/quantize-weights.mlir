@@ -1,5 +1,6 @@
 // RUN: tessera-opt %s --quantize-weights="bits=4 group=64" --split-input-file --verify-diagnostics | FileCheck %s
 // RUN: tessera-opt %s --quantize-weights="bits=4 group=64 zeros" --split-input-file --verify-diagnostics | FileCheck %s --check-prefix=ZEROS
+// RUN: tessera-opt %s --quantize-weights="bits=0" --split-input-file --verify-diagnostics | FileCheck %s --check-prefix=STORED
 // RUN: tessera-opt %s --quantize-weights="bits=8 group=64 floats" --split-input-file --verify-diagnostics | FileCheck %s --check-prefix=FLOATS
 
 // A block's matrix has the bits that were asked for, transposed where it is summed over first; the head, which is also the
@@ -85,4 +86,37 @@ func.func @decode_1(
     %x: tensor<6x64xf32> {graph.input = "x"}, %g: tensor<5xi32> {graph.input = "g"}) -> (tensor<6x48xf32> {graph.output = "y"}, tensor<6x40xf32> {graph.output = "z"}) attributes {graph.program = #graph.program<decode>} {
   %y:2 = call @experts(%x, %g, %u, %v) : (tensor<6x64xf32>, tensor<5xi32>, tensor<4x48x64xf32>, tensor<4x40x64xf32>) -> (tensor<6x48xf32>, tensor<6x40xf32>)
   return %y#0, %y#1 : tensor<6x48xf32>, tensor<6x40xf32>
+}
+
+// -----
+
+// Layouts as a checkpoint stores them: each parameter has its own, of the head too.
+
+// CHECK-LABEL: func @decode_stored
+// CHECK-SAME:  tensor<6x12x16xi32> {graph.quantized = {bits = 4 : i64, group = 32 : i64, part = "values", shape = array<i64: 96, 96>, source = "a"}
+// CHECK-SAME:  tensor<6x24x16xi32> {graph.quantized = {bits = 8 : i64, group = 32 : i64, part = "values", shape = array<i64: 96, 96>, source = "b"}
+// CHECK-SAME:  tensor<6x12x16xi32> {graph.quantized = {bits = 4 : i64, group = 64 : i64, part = "values", shape = array<i64: 96, 96>, source = "c"}
+// CHECK-SAME:  tensor<40x96xf32> {graph.role = #graph<role parameter>, graph.state = "head"}
+// CHECK-SAME:  tensor<3x12x16xi32> {graph.quantized = {bits = 4 : i64, group = 32 : i64, part = "values", shape = array<i64: 40, 96>, source = "head"}
+// STORED-LABEL: func @decode_stored
+// STORED-SAME:  source = "a"
+// STORED-SAME:  source = "b"
+// STORED-SAME:  tensor<96x96xf32> {graph.role = #graph<role parameter>, graph.state = "c"}
+// STORED-SAME:  tensor<3x12x16xi32> {graph.quantized = {bits = 4 : i64, group = 32 : i64, part = "values", shape = array<i64: 40, 96>, source = "head"}
+func.func private @block(%x: tensor<1x96xf32>, %w: tensor<96x96xf32>) -> tensor<1x96xf32> attributes {graph.block} {
+  %y = graph.einsum "bk,nk->bn" %x, %w : (tensor<1x96xf32>, tensor<96x96xf32>) -> tensor<1x96xf32>
+  return %y : tensor<1x96xf32>
+}
+func.func @decode_stored(
+    %a: tensor<96x96xf32> {graph.role = #graph<role parameter>, graph.state = "a", graph.stored = {bits = 4 : i64, group = 32 : i64}},
+    %b: tensor<96x96xf32> {graph.role = #graph<role parameter>, graph.state = "b", graph.stored = {bits = 8 : i64, group = 32 : i64}},
+    %c: tensor<96x96xf32> {graph.role = #graph<role parameter>, graph.state = "c"},
+    %t: tensor<40x96xf32> {graph.role = #graph<role parameter>, graph.state = "head", graph.stored = {bits = 4 : i64, group = 32 : i64}},
+    %i: tensor<1xi32> {graph.input = "tokens"}) -> (tensor<1x40xf32> {graph.output = "logits"}) attributes {graph.program = #graph.program<decode>} {
+  %x = graph.embedding %t, %i : (tensor<40x96xf32>, tensor<1xi32>) -> tensor<1x96xf32>
+  %1 = call @block(%x, %a) : (tensor<1x96xf32>, tensor<96x96xf32>) -> tensor<1x96xf32>
+  %2 = call @block(%1, %b) : (tensor<1x96xf32>, tensor<96x96xf32>) -> tensor<1x96xf32>
+  %3 = call @block(%2, %c) : (tensor<1x96xf32>, tensor<96x96xf32>) -> tensor<1x96xf32>
+  %l = graph.einsum "bk,vk->bv" %3, %t : (tensor<1x96xf32>, tensor<40x96xf32>) -> tensor<1x40xf32>
+  return %l : tensor<1x40xf32>
 }
