@@ -240,6 +240,7 @@ llvm::Error Compilation::importModel() {
   if (request.cluster)
     module->setAttr(dist::kClusterAttr,
                     dist::toAttr(context.get(), *request.cluster));
+  markLayouts(module);
   annotateForwardFlops(module);
   FirstError error(context.get());
   if (failed(verify(module)))

@@ -1,6 +1,8 @@
 // Weights that a checkpoint stores quantized, and an adapter's quantized base:
 // what a recipe says of them, and where there are kernels for them.
 #include "compiler/Compilation.h"
+#include "dialects/graph/GraphOps.h"
+#include "dialects/graph/StoredLayout.h"
 #include "hardware/Cluster.h"
 #include "runtime/recipe/BaseLayout.h"
 
@@ -55,6 +57,26 @@ llvm::Error Compilation::takeStoredBase() {
   return llvm::Error::success();
 }
 
+// Each matrix has its own layout, so that no key says it of all.
+llvm::Error Compilation::checkLayouts() const {
+  if (mode != models::Mode::Infer)
+    return makeError(config.file +
+                     ": quantized weights of a GGUF file cannot "
+                     "be trained; convert it first: tessera import");
+  if (recipe.inference.quant != models::Quant::None)
+    return makeError("inference.quant: the weights of " + request.spec +
+                     " are quantized already, and are executed as they are "
+                     "stored; omit --quant");
+  for (const char *key : {"inference.group", "inference.zeros"})
+    if (isGiven(key))
+      return makeError(llvm::Twine(key) + ": the weights of " + request.spec +
+                       " are quantized already, in groups of their own; omit " +
+                       (llvm::StringRef(key).ends_with("group")
+                            ? "--quant-group"
+                            : "--quant-zeros"));
+  return llvm::Error::success();
+}
+
 // Integers are kept as they are stored, and are not trained.
 llvm::Error Compilation::takeStoredWeights() {
   if (mode == models::Mode::Train &&
@@ -66,6 +88,8 @@ llvm::Error Compilation::takeStoredWeights() {
       recipe::quantOf(recipe.adapter.base) != models::Quant::None;
   if (hasCodes)
     return llvm::Error::success();
+  if (!config.layouts.empty())
+    return checkLayouts();
   if (!config.stored) {
     if (recipe.inference.quant != models::Quant::None)
       return llvm::Error::success();
@@ -104,6 +128,26 @@ llvm::Error Compilation::takeStoredWeights() {
   inference.group = group;
   inference.zeros = zeros;
   return llvm::Error::success();
+}
+
+// Parameters say in which layout the file has them, until quantize-weights.
+void Compilation::markLayouts(mlir::ModuleOp module) const {
+  if (config.layouts.empty())
+    return;
+  for (auto function : module.getOps<mlir::func::FuncOp>())
+    for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+      auto role =
+          function.getArgAttrOfType<graph::RoleAttr>(i, graph::kRoleAttr);
+      auto name =
+          function.getArgAttrOfType<mlir::StringAttr>(i, graph::kStateAttr);
+      if (!name || !role || role.getValue() != graph::Role::parameter)
+        continue;
+      if (auto found = config.layouts.find(name.str());
+          found != config.layouts.end())
+        function.setArgAttr(
+            i, graph::kStoredAttr,
+            graph::writeStored(module.getContext(), found->second));
+    }
 }
 
 // Kernels of nf4 are of CPUs.

@@ -230,7 +230,7 @@ static StatusOr<LoadedConfig> parseConfig(std::string_view text,
   if (!fields.ok())
     return fields.status();
 
-  LoadedConfig config{file, std::string(text), {}, {}, {}};
+  LoadedConfig config{file, std::string(text), {}, {}, {}, {}};
   ModelSpec &spec = config.spec;
   spec.family = info->family;
   spec.hasScore = readScoreHead(fields, info->family);

@@ -3,8 +3,11 @@
 #include <string>
 #include <string_view>
 
+#include <map>
+
 #include "models/ModelSpec.h"
 #include "runtime/support/ModelFiles.h"
+#include "runtime/support/QuantizedLayout.h"
 #include "runtime/support/Status.h"
 
 namespace tessera::models {
@@ -40,6 +43,9 @@ struct LoadedConfig {
   ModelSpec spec;
   std::optional<StoredWeights> stored;
   std::optional<StoredFloats> floats;
+  /// Of a GGUF file: the layouts of matrices that are executed as stored, by
+  /// parameter, without rows and columns.
+  std::map<std::string, QuantizedLayout> layouts;
 };
 
 /// Reads a config.json in memory; `file` names it in errors.

@@ -1,5 +1,6 @@
 // Reads quantization_config: the supported formats of quantized weights.
 #include "models/HfReaders.h"
+#include "runtime/data/gguf/GgufLayouts.h"
 
 #include <algorithm>
 #include <array>
@@ -205,6 +206,23 @@ constexpr Method kMethods[] = {
 
 } // namespace
 
+// A GGUF file's, which models/gguf/GgufModel.cpp writes: types by parameter.
+static void readGgufTypes(ConfigFields &fields, LoadedConfig &config) {
+  const Json *types = fields.section("types");
+  if (!types)
+    return fields.fail("types", "is missing");
+  for (const auto &[parameter, type] : types->items()) {
+    auto layout = type.is_string()
+                      ? ggufLayout(type.get_ref<const std::string &>())
+                      : std::nullopt;
+    if (!layout)
+      return fields.fail("types", "no kernel reads the type of '" + parameter +
+                                      "'; give the GGUF file itself");
+    config.layouts.emplace(parameter, *layout);
+  }
+  fields.finish(", so it may change the weights");
+}
+
 static void failMethod(ConfigFields &fields) {
   std::string names;
   for (const Method &method : kMethods)
@@ -225,6 +243,11 @@ void readStoredWeights(ConfigFields &outer, LoadedConfig &config) {
   if (isCompressed)
     readCompressed(fields);
   if (readFloat8(fields, format, config.spec.moe.has_value(), config.floats)) {
+    outer.adopt(fields.status());
+    return;
+  }
+  if (method == "gguf") {
+    readGgufTypes(fields, config);
     outer.adopt(fields.status());
     return;
   }

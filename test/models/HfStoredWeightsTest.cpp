@@ -44,6 +44,14 @@ TEST(HfStoredWeights, WhatIsNotRead) {
        "gptq, awq, fp8, fbgemm_fp8 or mxfp4; for others use the model "
        "in full precision"},
       {"llama",
+       {{"quantization_config", {{"quant_method", "gguf"}}}},
+       "key 'quantization_config.types': is missing"},
+      {"llama",
+       {{"quantization_config",
+         {{"quant_method", "gguf"}, {"types", {{"w", "Q5_1"}}}}}},
+       "key 'quantization_config.types': no kernel reads the type of 'w'; give "
+       "the GGUF file itself"},
+      {"llama",
        {{"quantization_config", awq({{"bits", 8}})}},
        "key 'quantization_config.bits': must be 4"},
       {"llama",
