@@ -24,11 +24,11 @@ constexpr std::string_view kWeight = "weight";
 
 StatusOr<std::optional<PackedMatrix>> findPacked(const QuantizedPart &part,
                                                  const FindTensor &find) {
-  if (part.transposed || part.layout.nf4() || part.layout.superBlocks ||
-      !part.source.ends_with(kWeight))
+  if (part.layout.nf4() || !part.source.ends_with(kWeight))
     return std::optional<PackedMatrix>();
   for (const PackedFormat *format : kPackedFormats) {
-    if (format->floats != part.layout.floats)
+    if (format->floats != part.layout.floats ||
+        ((part.transposed || part.layout.superBlocks) && !format->inBlocks))
       continue;
     auto matrix = format->find(part, find);
     if (matrix.ok() && !matrix->has_value())
