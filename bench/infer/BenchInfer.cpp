@@ -159,7 +159,7 @@ openWeights(const BenchInferSettings &settings, const ModelSource &source,
   weights.profile = settings.profile || ranks;
   weights.ranks = ranks;
   return source.packaged ? openPackagedModel(*source.packaged, weights)
-                         : openModelDirectory(source.files.place(), weights);
+                         : openModelDirectory(source.weights, weights);
 }
 
 //===--- the command ----------------------------------------------------===//
@@ -186,7 +186,7 @@ static Status compilePrograms(const BenchInferSettings &settings,
   decoding.mesh = settings.mesh;
   decoding.packed = settings.mesh.empty();
   if (llvm::Error error =
-          compileModelDecoder(source.files.place(), source.spec, decoding,
+          compileModelDecoder(source.files, source.spec, decoding,
                               settings.recipe, set, program.name()))
     return Status::error("{}", llvm::toString(std::move(error)));
   return Status::success();

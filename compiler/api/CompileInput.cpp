@@ -4,6 +4,7 @@
 #include "compiler/api/PlanInput.h"
 #include "compiler/api/Shell.h"
 #include "hardware/Targets.h"
+#include "models/gguf/GgufModel.h"
 #include "llvm/ADT/StringExtras.h"
 #include <algorithm>
 #include <utility>
@@ -97,6 +98,10 @@ StatusOr<std::optional<planner::MeshQuestion>>
 tessera::prepareCompile(CompileRequest &request, const CompileChoice &choice) {
   if (request.spec.empty())
     return Status::error("compile requires SPEC, a directory with config.json");
+  if (!request.infer && models::isGguf(request.spec))
+    return Status::error("'{}' is a GGUF file, which only inference reads; "
+                         "convert it first: tessera import {} -o DIR",
+                         request.spec, request.spec);
   if (!request.from.empty())
     std::swap(request.input, request.spec);
   if (!choice.plan.empty())

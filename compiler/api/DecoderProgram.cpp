@@ -8,6 +8,8 @@
 
 using namespace tessera;
 
+static constexpr int64_t kMostConfigBytes = 1 << 20;
+
 llvm::Error TemporaryFile::create() {
   descriptor = ::memfd_create("tessera-program", MFD_CLOEXEC);
   if (descriptor < 0)
@@ -116,14 +118,27 @@ std::vector<std::string> tessera::modelDefaults(const models::ModelSpec &spec,
   return set;
 }
 
-llvm::Error tessera::compileModelDecoder(const std::string &directory,
+llvm::Error tessera::setModel(CompileRequest &request,
+                              const ModelFiles &files) {
+  request.spec = files.place();
+  if (files.names().empty())
+    return llvm::Error::success();
+  auto config = files.read("config.json", kMostConfigBytes);
+  if (!config.ok())
+    return llvm::createStringError(config.message());
+  request.configText = config.take();
+  return llvm::Error::success();
+}
+
+llvm::Error tessera::compileModelDecoder(const ModelFiles &files,
                                          const models::ModelSpec &spec,
                                          const DecoderSettings &settings,
                                          const std::string &recipe,
                                          const std::vector<std::string> &set,
                                          const std::string &output) {
-  CompileRequest request = requestOf(settings, directory, output);
-  request.spec = directory;
+  CompileRequest request = requestOf(settings, files.place(), output);
+  if (llvm::Error error = setModel(request, files))
+    return error;
   request.recipe = recipe;
   const bool onCpu = llvm::StringRef(settings.device).starts_with("cpu");
   request.set = modelDefaults(spec, recipe.empty(), settings.packed && onCpu);

@@ -4,6 +4,7 @@
 #include "compiler/Driver.h"
 #include "models/ModelSpec.h"
 #include "runtime/generate/Generate.h"
+#include "runtime/support/ModelFiles.h"
 #include "llvm/Support/Error.h"
 
 namespace tessera {
@@ -43,6 +44,9 @@ struct DecoderSettings {
   std::function<void(std::string_view)> note = {};
 };
 
+/// Sets the model of a request: the directory, or the config.json in memory.
+llvm::Error setModel(CompileRequest &request, const ModelFiles &files);
+
 /// Compiles into `output`; the cache keeps the program for the next start.
 llvm::Error compileDecoder(const RunPath &place,
                            const DecoderSettings &settings,
@@ -54,10 +58,10 @@ llvm::Error compileDecoder(const RunPath &place,
 std::vector<std::string> modelDefaults(const models::ModelSpec &spec,
                                        bool precision, bool packed);
 
-/// The same for a Hugging Face directory with this `spec`, using its defaults
-/// unless `recipe` (a file, or empty) or `set` ("inference.context=512")
-/// override them.
-llvm::Error compileModelDecoder(const std::string &directory,
+/// The same for the config.json in `files`, of which `spec` was read, using its
+/// defaults unless `recipe` (a file, or empty) or `set`
+/// ("inference.context=512") override them.
+llvm::Error compileModelDecoder(const ModelFiles &files,
                                 const models::ModelSpec &spec,
                                 const DecoderSettings &settings,
                                 const std::string &recipe,

@@ -1,5 +1,6 @@
 #include "compiler/api/ModelSource.h"
 #include "models/HfConfig.h"
+#include "models/gguf/GgufModel.h"
 #include "runtime/generate/ModelDirectory.h"
 #include <cerrno>
 #include <cstring>
@@ -23,10 +24,6 @@ static Status notAModel(const std::string &place) {
                          std::strerror(errno));
   const fs::path path = fs::path(place).lexically_normal();
   const std::string extension = path.extension().string();
-  if (extension == ".gguf")
-    return Status::error(
-        "'{}' is a GGUF file; convert it first: tessera import {} -o DIR",
-        place, place);
   if (path.filename() == "config.json" || extension == ".safetensors")
     return Status::error(
         "'{}' is one file of a model; give its directory: {}", place,
@@ -50,7 +47,22 @@ static StatusOr<ModelSource> readSource(std::string name, ModelFiles files) {
   auto loaded = models::loadedConfig(files);
   if (!loaded.ok())
     return loaded.status();
-  return ModelSource{std::move(name), std::move(files), loaded->spec, {}};
+  WeightFiles weights(files.place());
+  return ModelSource{std::move(name), std::move(files), loaded->spec,
+                     std::move(weights)};
+}
+
+static StatusOr<ModelSource> readGgufSource(const std::string &place) {
+  auto model = models::openGguf(place);
+  if (!model.ok())
+    return model.status();
+  auto source =
+      readSource(fs::path(place).stem().string(), std::move(model->files));
+  if (source.ok()) {
+    source->weights = std::move(model->weights);
+    source->note = std::move(model->note);
+  }
+  return source;
 }
 
 StatusOr<std::optional<ModelSource>>
@@ -61,6 +73,8 @@ tessera::findModel(const std::string &place) {
       return source.status();
     return std::optional(source.take());
   };
+  if (models::isGguf(place))
+    return found(readGgufSource(place));
   std::error_code ignored;
   if (fs::exists(place, ignored) && !fs::is_directory(place, ignored)) {
     if (!PackagedModel::isOne(place))
@@ -98,13 +112,14 @@ tessera::openModel(const ModelSource &source, const ProgramOptions &programs,
     endPhase(options.phases, "programs");
     return openPackagedModel(*source.packaged, options);
   }
-  const std::string &directory = source.files.place();
   // Reports files that cannot be read before compiling.
-  if (auto weights = SafetensorsModel::open(directory); !weights.ok())
+  if (auto weights = source.weights.open(); !weights.ok())
     return weights.status();
+  if (!source.note.empty() && programs.decoder.note)
+    programs.decoder.note(source.note);
   auto compile = [&] {
     llvm::Error error =
-        compileModelDecoder(directory, source.spec, programs.decoder,
+        compileModelDecoder(source.files, source.spec, programs.decoder,
                             programs.recipe, programs.set, options.program);
     return error ? Status::error("{}", llvm::toString(std::move(error)))
                  : Status::success();
@@ -114,10 +129,10 @@ tessera::openModel(const ModelSource &source, const ProgramOptions &programs,
                                 : compile());
   endPhase(options.phases, "programs");
   if (!ranks)
-    return openModelDirectory(directory, options);
+    return openModelDirectory(source.weights, options);
   std::unique_ptr<SessionModel> model;
   TESSERA_RETURN_IF_ERROR(ranks->work([&] {
-    auto opened = openModelDirectory(directory, options);
+    auto opened = openModelDirectory(source.weights, options);
     if (opened.ok())
       model = opened.take();
     return opened.status();

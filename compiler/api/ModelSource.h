@@ -1,8 +1,9 @@
-// A model that is not a run: a Hugging Face directory or a packaged model.
-// Shared by decoders and encoders.
+// A model that is not a run: a Hugging Face directory, a GGUF file or a
+// packaged model. Shared by decoders and encoders.
 #pragma once
 #include "compiler/api/DecoderProgram.h"
 #include "models/ModelSpec.h"
+#include "runtime/data/WeightFiles.h"
 #include "runtime/generate/Generate.h"
 
 #include <optional>
@@ -15,7 +16,13 @@ struct ModelSource {
   std::string name; ///< for messages
   ModelFiles files; ///< of the directory `files.place()`, or of the file
   models::ModelSpec spec;
-  std::optional<PackagedModel> packaged; ///< nothing: a directory
+  /// Of a directory or a GGUF file.
+  WeightFiles weights;
+  std::string note = {}; ///< how weights are read, for the user; may be empty
+  std::optional<PackagedModel> packaged = {};
+
+  bool isGguf() const { return weights.isOtherFormat(); }
+  bool isDirectory() const { return !packaged && !isGguf(); }
 };
 
 /// Options of a command that configure programs.
@@ -30,8 +37,8 @@ struct ProgramOptions {
 std::string lastNameOf(const std::string &path);
 
 /// The model at `place`: a directory with config.json, the hub's name of one,
-/// or a file with weights. Nothing if it may be a run. Other files are errors
-/// that say what to do with them.
+/// a GGUF file, or a packaged model. Nothing if it may be a run. Other files
+/// are errors that say what to do with them.
 StatusOr<std::optional<ModelSource>> findModel(const std::string &place);
 
 /// An error if options that need compilation are given for a packaged model.

@@ -175,8 +175,10 @@ Status OpenedModel::openModel(const TextSink &note) {
   programs.decoder.packed = true;
   const auto mode = parseCacheMode(choice.decoder.cache);
   weights.folder = userCacheFolder();
-  weights.reads = mode && readsCache(*mode) && choice.keepsWeights;
-  weights.writes = mode && writesCache(*mode) && choice.keepsWeights;
+  weights.reads =
+      mode && readsCache(*mode) && choice.keepsWeights && !known->isGguf();
+  weights.writes =
+      mode && writesCache(*mode) && choice.keepsWeights && !known->isGguf();
   weights.note = note;
   GenerateOptions kept = options();
   kept.weights = &weights;

@@ -1,6 +1,7 @@
 #include "compiler/api/PackageModel.h"
 #include "compiler/Files.h"
 #include "models/SentenceModel.h"
+#include "models/gguf/GgufModel.h"
 #include "runtime/generate/ModelDirectory.h"
 #include "runtime/serve/ModelChat.h"
 #include <filesystem>
@@ -9,6 +10,8 @@ using namespace tessera;
 
 StatusOr<std::optional<ModelSource>>
 tessera::findWeights(const std::string &spec) {
+  if (models::isGguf(spec))
+    return findModel(spec);
   auto directory = findModelDirectory(spec);
   if (!directory)
     return std::optional<ModelSource>();
@@ -95,7 +98,7 @@ StatusOr<CompileSummary> tessera::packageModel(const CompileRequest &request,
   auto output = findOutput(request.output, source);
   if (!output.ok())
     return output.status();
-  if (auto weights = SafetensorsModel::open(directory); !weights.ok())
+  if (auto weights = source.weights.open(); !weights.ok())
     return weights.status();
   auto contents = readModelFiles(source);
   if (!contents.ok())
@@ -112,6 +115,6 @@ StatusOr<CompileSummary> tessera::packageModel(const CompileRequest &request,
   if (!summary)
     return Status::error("{}", llvm::toString(summary.takeError()));
   TESSERA_RETURN_IF_ERROR(writePackagedModel(
-      *output, {program.name(), directory, contents.take()}));
+      *output, {program.name(), source.weights, contents.take()}));
   return *summary;
 }

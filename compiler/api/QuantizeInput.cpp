@@ -2,6 +2,7 @@
 #include "compiler/api/CalibrateScales.h"
 #include "models/HfConfig.h"
 #include "models/ScaledInputs.h"
+#include "models/gguf/GgufModel.h"
 #include "runtime/data/NewDirectory.h"
 #include "runtime/generate/ModelDirectory.h"
 #include "runtime/recipe/Recipe.h"
@@ -181,6 +182,10 @@ Status tessera::quantize(QuantizeSettings settings) {
   auto contents = readContents(settings);
   if (!contents.ok())
     return contents.status();
+  if (models::isGguf(settings.place))
+    return Status::error("'{}' is a GGUF file, and quantize reads directories; "
+                         "convert it first: tessera import {} -o DIR",
+                         settings.place, settings.place);
   auto directory = findModelDirectory(settings.place);
   if (!directory)
     return Status::error("'{}' is not a model directory: it has no config.json",

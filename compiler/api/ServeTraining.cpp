@@ -82,7 +82,7 @@ static int64_t rankOf(const recipe::AdapterRecipe &adapter) {
 Status tessera::prepareTraining(const TrainingSettings &settings,
                                 ModelChoice &choice,
                                 const std::optional<ModelSource> &source) {
-  if (!source || source->packaged)
+  if (!source || !source->isDirectory())
     return Status::error("--train: '{}' is not a model directory with "
                          "config.json and weights; write one of a run with: "
                          "tessera export RUN -o DIR",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`tessera import` against files that the `gguf` package writes.
+"""GGUF files that the `gguf` package writes: imported, and executed as stored.
 
     gguf_oracle.py BIN FOLDER
 
@@ -7,7 +7,8 @@ The models are those of hf_models.py with random weights, written as
 llama.cpp's converters write them. What is imported as f32 must be the model
 again, bit for bit: config.json, every tensor, the tokens of texts; and
 `tessera generate` must write the same greedy text with both. Packed numbers
-must be what `gguf.quants` unpacks. Where a package is missing, prints so and
+must be what `gguf.quants` unpacks. A file whose matrices are executed in their own
+blocks must give the log-probabilities of its dequantized import. Where a package is missing, prints so and
 exits 0.
 """
 import argparse
@@ -30,7 +31,10 @@ except ImportError as error:
     print(f"SKIP: {error}; scripts/install-deps.sh --oracles installs it")
     sys.exit(0)
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "runtime/serve"))
 import hf_models
+from serving import Server
+from hf_tessera import cache_in
 from gguf.constants import GGMLQuantizationType as Type
 
 TEXTS = ["The command reads a file.", " two  spaces\n\n and lines\t", "Ünïcödé 中文字 😀",
@@ -340,14 +344,14 @@ def compare(binaries, folder, family):
     return original, out, done.stderr
 
 
-def compare_texts(binaries, family, original, out):
+def compare_texts(binaries, family, original, out, file):
     shutil.copy(out / "tokenizer.json", original)
     texts = [command(binaries / "tessera", "generate", each, "--prompt", "The command",
                      "--max-tokens", 24, "--temperature", 0, "--ignore-end", "--quiet",
                      "--set", "precision.compute=fp32", "--set",
-                     "inference.context=64").stdout for each in (original, out)]
-    fact(f"{family}: the same greedy text", texts[0] == texts[1] and len(texts[0]) > 20,
-         f"{texts}")
+                     "inference.context=64").stdout for each in (original, out, file)]
+    fact(f"{family}: the same greedy text of the directory and of the file",
+         texts[0] == texts[1] == texts[2] and len(texts[0]) > 20, f"{texts}")
 
 
 # ---- packed numbers -------------------------------------------------------
@@ -414,6 +418,67 @@ def compare_packed(binaries, folder):
     fact("all types were there", all(f"{k.name}" in done.stderr for k in PACKED), done.stderr)
 
 
+# ---- executed as stored ---------------------------------------------------
+
+def log_probabilities(binaries, place, *flags):
+    """Of the tokens of a prompt, as the server has them, and what it says."""
+    with Server([str(binaries / "tessera"), "serve", str(place), "--port=0",
+                 "--set=inference.context=128", "--set=precision.compute=fp32",
+                 *flags]) as server:
+        status, answer = server.post(
+            "/v1/completions", prompt="The command reads a file, it's 12345 o'clock. " * 2,
+            echo=True, max_tokens=0, logprobs=0)
+        assert status == 200, answer
+        marks = answer["choices"][0]["logprobs"]["token_logprobs"]
+        return numpy.array([m for m in marks if m is not None]), "".join(server.lines)
+
+
+# The type of each matrix: one for all; what llama-quantize does, where some
+# have more bits; types without a kernel among others.
+STORED = {"Q8_0": lambda name, i: Type.Q8_0,
+          "Q4_0": lambda name, i: Type.Q6_K if name == "output.weight" else Type.Q4_0,
+          "mixed": lambda name, i: [Type.Q4_0, Type.Q8_0, Type.Q5_1, Type.F16, Type.BF16][i % 5]}
+
+
+def compare_stored(binaries, folder):
+    generator = numpy.random.default_rng(5)
+    for what, kind_of in STORED.items():
+        place, number = folder / what, 0
+        fields, tensors, _ = make("llama", place)
+        counts = {}
+
+        def change(name, value):
+            nonlocal number
+            if value.ndim < 2:
+                return value, Type.F32
+            kind = kind_of(name, number)
+            number += 1
+            counts[kind.name] = counts.get(kind.name, 0) + 1
+            return packed(kind, value, generator), kind
+        path, out = place / "model.gguf", place / "imported"
+        write(path, "llama", fields, tensors, SentencePiece(place, True), change)
+        command(binaries / "tessera", "import", path, "-o", out, "--dtype", "f32")
+        ours, said = log_probabilities(binaries, path)
+        dequantized, _ = log_probabilities(binaries, out)
+        # Random super-blocks are a head of large numbers, so that errors are relative.
+        error = (numpy.abs(ours - dequantized) / (1 + numpy.abs(dequantized))).max()
+        fact(f"{what}: {len(ours)} log-probabilities as stored are those of the dequantized "
+             f"matrices, to {error:.1e}", len(ours) > 40 and error < 1e-4)
+        without = {k: n for k, n in counts.items() if k in ("Q5_1", "Q6_K")}
+        line = ", ".join(f"{n} {k}" for k, n in sorted(without.items()))
+        table = {"mixed": "Q4_0"}.get(what, what)
+        line = f"dequantized as they are loaded: the embedding table ({table})" + (
+            f", and {line}, which no kernel reads as stored" if line else "")
+        fact(f"{what}: says what is {line}", line + "\n" in said, said)
+    for flags, error in (
+            (["--quant", "int8"], "inference.quant: the weights of {} are quantized already, and are "
+             "executed as they are stored; omit --quant"),
+            (["--quant-group", "64"], "inference.group: the weights of {} are quantized already, in "
+             "groups of their own; omit --quant-group")):
+        done = command(binaries / "tessera", "generate", path, "--prompt", "a", *flags, code=1)
+        fact(f"{flags[0]} is refused", error.format(path) in done.stderr, done.stderr)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -423,12 +488,14 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(1)
     shutil.rmtree(options.folder, ignore_errors=True)
+    cache_in(options.folder)
     for family in CASES:
         folder = options.folder / family
         original, out, _ = compare(options.binaries, folder, family)
         if options.texts and family in ("llama", "gemma2"):
-            compare_texts(options.binaries, family, original, out)
+            compare_texts(options.binaries, family, original, out, folder / "model.gguf")
     compare_packed(options.binaries, options.folder / "packed")
+    compare_stored(options.binaries, options.folder / "stored")
     print(f"{count} comparisons, {failures} failed")
     return 1 if failures else 0
 

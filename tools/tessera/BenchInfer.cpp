@@ -17,8 +17,9 @@ addMeasureOptions(CLI::App *command,
   command
       ->add_option("DIR|FILE", settings->place,
                    "model directory (Hugging Face), name of a model in the "
-                   "Hugging Face cache, or packaged model (tessera compile DIR "
-                   "--mode infer); with --random, config.json is enough")
+                   "Hugging Face cache, GGUF file, or packaged model (tessera "
+                   "compile DIR --mode infer); with --random, config.json is "
+                   "enough")
       ->required();
   command
       ->add_option("--pp", settings->bench.prompt,

@@ -78,7 +78,8 @@ static void runInfer(CompileRequest request, bool leavesWeights,
                      "model.safetensors.index.json)")
                : runCompile(request, invocation, alone);
   const models::ModelSpec &spec = (*source)->spec;
-  request.spec = (*source)->files.place();
+  if (llvm::Error error = setModel(request, (*source)->files))
+    return invocation.fail(llvm::toString(std::move(error)).c_str());
   const bool forCpus =
       std::ranges::all_of(request.chosenTargets(),
                           [](auto &each) { return each.starts_with("cpu"); });

@@ -292,8 +292,8 @@ void tessera::addEvalCommand(CLI::App &app, Invocation &invocation) {
       ->add_option(
           "RUN|DIR|FILE|URL", settings->choice.place,
           "run directory, checkpoint (RUN/step-000100), model directory "
-          "(Hugging Face), name of a model in the Hugging Face cache, or "
-          "packaged model (tessera compile DIR --mode infer), or an "
+          "(Hugging Face), name of a model in the Hugging Face cache, GGUF "
+          "file, packaged model (tessera compile DIR --mode infer), or an "
           "OpenAI-compatible server (http://HOST:PORT; its key: "
           "TESSERA_API_KEY)")
       ->required();

@@ -75,8 +75,8 @@ void GenerateSettings::addTo(CLI::App &command,
       .add_option(
           "RUN|DIR|FILE", place,
           "run directory, checkpoint (RUN/step-000100), model directory "
-          "(Hugging Face), name of a model in the Hugging Face cache, or "
-          "packaged model (tessera compile DIR --mode infer)")
+          "(Hugging Face), name of a model in the Hugging Face cache, GGUF "
+          "file, or packaged model (tessera compile DIR --mode infer)")
       ->required();
   addSampling(command);
   shared(command.add_option("--device", options.device,

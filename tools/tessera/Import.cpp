@@ -36,7 +36,8 @@ void tessera::addImportCommand(CLI::App &app, Invocation &invocation) {
   auto settings = std::make_shared<ImportSettings>();
   CLI::App *command =
       app.add_subcommand("import", "Convert a GGUF file to a Hugging Face "
-                                   "directory for generate, chat and serve");
+                                   "directory, dequantized; generate, chat "
+                                   "and serve read the file itself too");
   command->add_option("FILE", settings->file, "model.gguf")->required();
   command
       ->add_option("-o,--output", settings->output,

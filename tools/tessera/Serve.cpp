@@ -175,8 +175,8 @@ void tessera::addServeCommand(CLI::App &app, Invocation &invocation) {
       ->add_option(
           "RUN|DIR|FILE", settings->choice.place,
           "run directory, checkpoint (RUN/step-000100), model directory "
-          "(Hugging Face), name of a model in the Hugging Face cache, or "
-          "packaged model (tessera compile DIR --mode infer)")
+          "(Hugging Face), name of a model in the Hugging Face cache, GGUF "
+          "file, or packaged model (tessera compile DIR --mode infer)")
       ->required();
   command
       ->add_option(

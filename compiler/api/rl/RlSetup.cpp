@@ -67,7 +67,7 @@ Status tessera::checkRun(RlArguments &arguments, const comm::Launch *launch,
   auto found = findModel(arguments.place);
   if (!found.ok())
     return found.status();
-  if (!*found || (*found)->packaged)
+  if (!*found || !(*found)->isDirectory())
     return Status::error("'{}' is not a model directory with config.json; "
                          "write one of a run with: tessera export RUN -o DIR",
                          arguments.place);
