@@ -109,7 +109,11 @@ StatusOr<GgufModel> openGguf(const std::string &path) {
   auto opened = GgufFile::open(path);
   if (!opened.ok())
     return opened.status();
-  auto file = std::make_shared<const GgufFile>(opened.take());
+  return ggufModel(std::make_shared<const GgufFile>(opened.take()));
+}
+
+StatusOr<GgufModel> ggufModel(std::shared_ptr<const GgufFile> file) {
+  const std::string &path = file->where();
   auto parts = readGguf(*file);
   if (!parts.ok())
     return parts.status();

@@ -1,6 +1,7 @@
 // A GGUF file as a model that inference reads, without a copy of it.
 #pragma once
 #include "runtime/data/WeightFiles.h"
+#include "runtime/data/gguf/Gguf.h"
 #include "runtime/support/ModelFiles.h"
 
 #include <string>
@@ -23,5 +24,7 @@ bool isGguf(const std::string &path);
 /// the matrices that programs read in the file's blocks (GgufLayouts.h). Others
 /// are dequantized as they are loaded.
 StatusOr<GgufModel> openGguf(const std::string &path);
+/// The same of a file that is open.
+StatusOr<GgufModel> ggufModel(std::shared_ptr<const GgufFile> file);
 
 } // namespace tessera::models

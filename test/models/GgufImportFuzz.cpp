@@ -3,6 +3,7 @@
 // line.
 #include "models/HfConfig.h"
 #include "models/gguf/GgufConfig.h"
+#include "models/gguf/GgufModel.h"
 #include "models/gguf/GgufTokenizer.h"
 #include "models/gguf/GgufWeights.h"
 
@@ -33,6 +34,23 @@ public:
 };
 } // namespace
 
+/// As inference has it: config.json with the layouts of matrices, and tensors
+/// whose bytes are read anywhere.
+static void readModel(std::shared_ptr<const GgufFile> file) {
+  auto model = ggufModel(std::move(file));
+  if (!good(model))
+    return;
+  require(good(loadedConfig(model->files)));
+  auto weights = model->weights.open();
+  require(good(weights));
+  for (const auto &[name, location] : (*weights)->tensors()) {
+    const SafetensorsEntry &entry = *location.entry;
+    const uint64_t all = entry.end - entry.begin, from = all / 8 * 4;
+    std::vector<std::byte> bytes(all - from);
+    require(location.file->read(entry, from, bytes).ok());
+  }
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, std::size_t size) {
   auto file = GgufFile::parse(std::as_bytes(std::span(data, size)), "fuzz");
   if (!good(file))
@@ -58,5 +76,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, std::size_t size) {
     Status status = tensor.emit(counter);
     require(!status.ok() || counter.count == tensor.size);
   }
+  readModel(std::make_shared<const GgufFile>(file.take()));
   return 0;
 }
