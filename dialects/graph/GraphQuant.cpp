@@ -84,6 +84,8 @@ DictionaryAttr tessera::graph::writeStored(MLIRContext *context,
   NamedAttrList fields;
   fields.set("bits", b.getI64IntegerAttr(layout.bits));
   fields.set("group", b.getI64IntegerAttr(layout.group));
+  if (layout.superBlocks)
+    fields.set("super_blocks", b.getUnitAttr());
   return fields.getDictionary(context);
 }
 
@@ -91,11 +93,18 @@ std::optional<QuantizedLayout> tessera::graph::readStored(Attribute attribute) {
   auto fields = dyn_cast_or_null<DictionaryAttr>(attribute);
   auto bits = fields ? fields.getAs<IntegerAttr>("bits") : IntegerAttr(),
        group = fields ? fields.getAs<IntegerAttr>("group") : IntegerAttr();
-  if (!bits || !group || fields.size() != 2 ||
-      (bits.getInt() != 4 && bits.getInt() != 8) ||
-      group.getInt() < kQuantBlock || group.getInt() % kQuantBlock != 0)
+  if (!bits || !group)
     return std::nullopt;
-  return QuantizedLayout{.bits = bits.getInt(), .group = group.getInt()};
+  QuantizedLayout layout{.bits = bits.getInt(),
+                         .group = group.getInt(),
+                         .superBlocks = fields.contains("super_blocks")};
+  const bool fits = layout.superBlocks
+                        ? layout.fitsSuperBlocks()
+                        : (layout.bits == 4 || layout.bits == 8) &&
+                              layout.group >= kQuantBlock &&
+                              layout.group % kQuantBlock == 0;
+  return fits && fields.size() == 2 + layout.superBlocks ? std::optional(layout)
+                                                         : std::nullopt;
 }
 
 std::optional<QuantizedOrigin> QuantizedOrigin::read(Attribute attribute) {

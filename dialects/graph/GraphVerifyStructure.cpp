@@ -193,7 +193,8 @@ static LogicalResult verifyFunctionAttr(Operation *op, NamedAttribute attr) {
     return readStored(attr.getValue())
                ? success()
                : op->emitError()
-                     << "expects {bits = 4 or 8, group = a multiple of 32} in '"
+                     << "expects {bits = 4 or 8, group = a multiple of 32}, or "
+                        "super_blocks of 4 to 6 bits with group = 256, in '"
                      << name << "'";
   if (name == kRepeatCountAttr) {
     auto times = dyn_cast<IntegerAttr>(attr.getValue());

@@ -7,7 +7,8 @@
 
 namespace tessera::graph {
 
-/// On a parameter, until quantize-weights: {bits, group}.
+/// On a parameter, until quantize-weights: {bits, group}, and super_blocks
+/// where it is so.
 inline constexpr llvm::StringLiteral kStoredAttr = "graph.stored";
 
 mlir::DictionaryAttr writeStored(mlir::MLIRContext *context,

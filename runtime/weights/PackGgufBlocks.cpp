@@ -1,6 +1,7 @@
 // Blocks: ggml-common.h of ggml-org/ggml. A block of Q8_0 or Q4_0 is a group of
 // 32 integers with an f16 scale; one of a K-quant a super-block.
 #include "runtime/weights/PackGgufBlocks.h"
+#include "runtime/data/gguf/GgufLayouts.h"
 #include "runtime/support/SuperBlocks.h"
 
 #include <array>
@@ -142,27 +143,13 @@ void packHalves(Block block, int64_t index, const Lane &to) {
 
 std::optional<QuantizedLayout> layoutOfBlocks(GgufType type, int64_t rows,
                                               int64_t columns) {
-  QuantizedLayout layout{.rows = rows, .columns = columns};
-  switch (type) {
-  case GgufType::Q4_K:
-    layout.bits = 4;
-    break;
-  case GgufType::Q5_K:
-    layout.bits = 5;
-    break;
-  case GgufType::Q6_K:
-    layout.bits = 6;
-    break;
-  case GgufType::Q8_0:
-  case GgufType::Q4_0:
-    layout.bits = type == GgufType::Q8_0 ? 8 : 4;
-    return columns % kQuantBlock ? std::nullopt : std::optional(layout);
-  default:
+  const auto info = ggufTypeInfo(type);
+  auto layout = info ? ggufLayout(info->name) : std::nullopt;
+  if (!layout || columns % layout->group != 0)
     return std::nullopt;
-  }
-  layout.group = QuantizedLayout::kSuperBlock;
-  layout.superBlocks = true;
-  return layout.fitsSuperBlocks() ? std::optional(layout) : std::nullopt;
+  layout->rows = rows;
+  layout->columns = columns;
+  return layout;
 }
 
 void packBlocks(GgufType type, const QuantizedLayout &layout,

@@ -46,9 +46,8 @@ findGgufBlocks(const QuantizedPart &part, const FindTensor &find) {
 static bool areFinite(const QuantizedLayout &layout,
                       std::span<const uint16_t> scales) {
   constexpr int64_t kOneWord = 2 * kMicropanel;
-  const int64_t step = layout.superBlocks
-                           ? QuantizedLayout::kSuperScales * kOneWord
-                           : kOneWord;
+  const int64_t step =
+      layout.superBlocks ? QuantizedLayout::kSuperScales * kOneWord : kOneWord;
   for (int64_t at = 0; at < std::ssize(scales); at += step)
     for (uint16_t scale :
          scales.subspan(at, std::min(kOneWord, std::ssize(scales) - at)))

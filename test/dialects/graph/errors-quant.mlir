@@ -254,7 +254,14 @@ func.func @f(%q: tensor<4x8xi8>, %s: tensor<4x1xf32>) {
 
 // -----
 
-// expected-error @+1 {{expects {bits = 4 or 8, group = a multiple of 32} in 'graph.stored'}}
+// expected-error @+1 {{expects {bits = 4 or 8, group = a multiple of 32}, or super_blocks of 4 to 6 bits with group = 256, in 'graph.stored'}}
+func.func @f(%w: tensor<64x256xf32> {graph.stored = {bits = 8 : i64, group = 256 : i64, super_blocks}}) {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{expects {bits = 4 or 8, group = a multiple of 32}, or super_blocks of 4 to 6 bits with group = 256, in 'graph.stored'}}
 func.func @f(%w: tensor<64x128xf32> {graph.stored = {bits = 4 : i64, group = 48 : i64}}) {
   return
 }

@@ -173,6 +173,46 @@ TEST(GgufBlocks, AreNotRoundedAgain) {
               ::testing::HasSubstr("has the shape [96, 40]"));
 }
 
+// Of super-blocks d and dmin, at each end of the matrix.
+TEST(GgufBlocks, HaveFiniteFactorsOfSuperBlocks) {
+  constexpr uint64_t kRows = 24, kColumns = 512, kBytes = 144;
+  const QuantizedLayout layout{.rows = kRows,
+                               .columns = kColumns,
+                               .bits = 4,
+                               .group = 256,
+                               .superBlocks = true};
+  std::vector<std::byte> blocks(kRows * kColumns / 256 * kBytes);
+  auto problem = [&] {
+    const GgufBytes bytes(GgufType::Q4_K, kRows, kColumns, blocks);
+    auto parsed = GgufFile::parse(bytes.all, "x.gguf");
+    EXPECT_TRUE(parsed.ok()) << parsed.message();
+    auto file = std::make_shared<const GgufFile>(parsed.take());
+    GgufRows rows;
+    rows.file = file.get();
+    rows.tensor = file->tensor("x");
+    rows.rows = kRows;
+    rows.columns = kColumns;
+    std::vector<SafetensorsEntry> entries{
+        ggufEntry("x.weight", {kRows, kColumns}, file, rows)};
+    auto weights = std::make_shared<const SafetensorsModel>(
+        SafetensorsModel::of(SafetensorsFile::of("x.gguf", entries)));
+    OneMatrix model(layout);
+    auto report = importWeights(WeightFiles("x.gguf", weights), model);
+    return report.ok() ? "" : report.message();
+  };
+  EXPECT_EQ(problem(), "");
+  for (size_t at : {size_t(1), size_t(3), blocks.size() - kBytes + 1,
+                    blocks.size() - kBytes + 3}) {
+    blocks[at] = std::byte(0x7C); // infinite
+    EXPECT_THAT(problem(), ::testing::HasSubstr("is not finite")) << at;
+    blocks[at] = std::byte(0);
+  }
+  // Bytes of scales are any.
+  for (size_t at = 4; at < 16; ++at)
+    blocks[at] = std::byte(255);
+  EXPECT_EQ(problem(), "");
+}
+
 TEST(GgufBlocks, HaveFiniteScales) {
   for (uint16_t scale : {0x7C00, 0xFE00}) {
     GgufMatrix damaged{.firstScale = scale};
