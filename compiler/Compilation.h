@@ -86,7 +86,7 @@ private:
   bool isGiven(llvm::StringRef key) const;
   llvm::Error takeStoredWeights();
   llvm::Error takeStoredBase();
-  llvm::Error checkLayouts() const;
+  llvm::Error takeLayouts();
   void markLayouts(mlir::ModuleOp module) const;
   bool hasOtherGroups(int64_t group, recipe::ZeroPoints zeros) const;
   llvm::Error checkPrecision();

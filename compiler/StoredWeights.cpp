@@ -58,7 +58,7 @@ llvm::Error Compilation::takeStoredBase() {
 }
 
 // Each matrix has its own layout, so that no key says it of all.
-llvm::Error Compilation::checkLayouts() const {
+llvm::Error Compilation::takeLayouts() {
   if (mode != models::Mode::Infer)
     return makeError(config.file +
                      ": quantized weights of a GGUF file cannot "
@@ -74,6 +74,16 @@ llvm::Error Compilation::checkLayouts() const {
                        (llvm::StringRef(key).ends_with("group")
                             ? "--quant-group"
                             : "--quant-zeros"));
+  // GPUs have no kernels of super-blocks.
+  const bool hasGpu = llvm::any_of(
+      kindsOf(targets), [](const DeviceKind &kind) { return !kind.isCpu(); });
+  const auto dequantized = std::erase_if(config.layouts, [&](const auto &each) {
+    return hasGpu && each.second.superBlocks;
+  });
+  if (dequantized > 0 && request.note)
+    request.note("weights that are dequantized as they are loaded, since no "
+                 "kernel reads K-quants on GPUs: " +
+                 std::to_string(dequantized));
   return llvm::Error::success();
 }
 
@@ -89,7 +99,7 @@ llvm::Error Compilation::takeStoredWeights() {
   if (hasCodes)
     return llvm::Error::success();
   if (!config.layouts.empty())
-    return checkLayouts();
+    return takeLayouts();
   if (!config.stored) {
     if (recipe.inference.quant != models::Quant::None)
       return llvm::Error::success();
@@ -132,8 +142,6 @@ llvm::Error Compilation::takeStoredWeights() {
 
 // Parameters say in which layout the file has them, until quantize-weights.
 void Compilation::markLayouts(mlir::ModuleOp module) const {
-  if (config.layouts.empty())
-    return;
   for (auto function : module.getOps<mlir::func::FuncOp>())
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
       auto role =
