@@ -289,6 +289,12 @@ void openAssistant(std::vector<ChatMessage> &messages) {
   messages.back().hasContent = false;
 }
 
+/// Whether the last message has only reasoning so far.
+bool awaitsParts(const std::vector<ChatMessage> &messages) {
+  return !messages.empty() && messages.back().role == "assistant" &&
+         !messages.back().hasContent && messages.back().calls.empty();
+}
+
 /// Reasoning of the next message or call. A summary without the text, which
 /// other servers return, says nothing to a template.
 Problem readReasoningItem(std::string_view name, const JsonValue &item,
@@ -313,8 +319,12 @@ Problem readReasoningItem(std::string_view name, const JsonValue &item,
                  {"summary", Json::array()},
                  {"content", {{{"type", "reasoning_text"}, {"text", text}}}}}
                 .dump()});
-  openAssistant(request.messages);
-  request.messages.back().reasoning = std::move(text);
+  if (text.empty())
+    return std::nullopt;
+  if (!awaitsParts(request.messages))
+    openAssistant(request.messages);
+  std::string &reasoning = request.messages.back().reasoning;
+  reasoning += (reasoning.empty() ? "" : "\n") + text;
   return std::nullopt;
 }
 
@@ -367,13 +377,13 @@ Problem readCallOutput(std::string_view name, const JsonValue &item,
 
 /// The last message has the reasoning of the item before it.
 void joinReasoning(std::vector<ChatMessage> &messages) {
-  if (messages.size() < 2 || messages.back().role != "assistant")
-    return;
-  ChatMessage &before = messages[messages.size() - 2];
-  if (before.role != "assistant" || before.hasContent || !before.calls.empty())
-    return;
-  messages.back().reasoning = std::move(before.reasoning);
-  messages.erase(messages.end() - 2);
+  ChatMessage last = std::move(messages.back());
+  messages.pop_back();
+  if (last.role == "assistant" && awaitsParts(messages)) {
+    last.reasoning = std::move(messages.back().reasoning);
+    messages.pop_back();
+  }
+  messages.push_back(std::move(last));
 }
 
 Problem readMessageItem(std::string_view name, const JsonValue &item,
@@ -420,6 +430,9 @@ Problem readItems(std::string_view name, const JsonValue &value,
     if (found)
       return found;
   }
+  // Of a response that was cut within its reasoning there is nothing else.
+  for (ChatMessage &message : request.messages)
+    message.hasContent |= message.calls.empty();
   return std::nullopt;
 }
 

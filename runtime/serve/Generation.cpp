@@ -150,6 +150,7 @@ void Service::Generation::readReasoning(
     const ReasoningTags &tags, std::span<const EngineRequest> requests) {
   // The tag is the last text of a prompt, of a token for each byte at most.
   const std::size_t most = tags.open.size() + 4;
+  undecided.resize(requests.size());
   for (const EngineRequest &each : requests) {
     std::vector<uint32_t> last(each.prompt.end() -
                                    long(std::min(most, each.prompt.size())),
@@ -163,8 +164,10 @@ void Service::Generation::readReasoning(
 void Service::Generation::findReasoning(Delta &delta) {
   ReasoningReader &reader = reasoning[delta.choice];
   if (reader.isReasoning())
-    usage.reasoning += delta.generated;
+    undecided[delta.choice] += delta.generated;
   ReasoningPieces pieces = reader.push(delta.text);
+  if (reader.hasBegun())
+    usage.reasoning += std::exchange(undecided[delta.choice], 0);
   if (delta.end) {
     ReasoningPieces rest = reader.finish();
     pieces.reasoning += rest.reasoning;

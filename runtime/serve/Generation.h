@@ -69,6 +69,8 @@ private:
   std::vector<WholeChoice> choices;
   /// Of choices that may call tools.
   std::vector<std::unique_ptr<CallReader>> readers;
+  /// Tokens of each that may be reasoning, until that is known.
+  std::vector<int64_t> undecided;
   std::vector<ReasoningReader> reasoning; ///< of choices that may begin so
   std::vector<uint64_t> ids;
   std::size_t ended = 0;

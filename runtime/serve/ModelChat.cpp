@@ -21,6 +21,12 @@ bool hasMark(std::string_view text) {
   return text.find(kBegin) != text.npos || text.find(kEnd) != text.npos;
 }
 
+bool isUtf8(const std::string &text) {
+  std::string valid;
+  tokenizer::appendValidUtf8(text, /*final=*/true, valid);
+  return valid == text;
+}
+
 /// Whether the text has a mark as JSON and Python escape it in ASCII.
 bool hasEscapedMark(std::string_view text) {
   for (std::string_view mark : {"\\ufdd0", "\\ufdd1", "\\uFDD0", "\\uFDD1"})
@@ -45,15 +51,14 @@ public:
   render(std::span<const ChatMessage> messages, std::span<const Tool> tools,
          const TemplateSettings &settings) const override {
     for (const ChatMessage &message : messages)
-      if (hasMark(message.content))
+      if (hasMark(message.content) || hasMark(message.reasoning))
         return Status::error("a message has the noncharacter U+FDD0 or U+FDD1; "
                              "remove it");
     TESSERA_RETURN_IF_ERROR(checkTools(messages, tools));
     Rendered request{messages, tools, settings};
-    auto text = renderWith(request, [&](const ChatMessage &message) {
-      return isSuspect(message.content)
-                 ? fmt::format("{}{}{}", kBegin, message.content, kEnd)
-                 : message.content;
+    auto text = renderWith(request, [&](const std::string &content) {
+      return isSuspect(content) ? fmt::format("{}{}{}", kBegin, content, kEnd)
+                                : content;
     });
     if (!text.ok())
       return text.status();
@@ -61,8 +66,8 @@ public:
     if (!parts.ok())
       return parts;
     // A template may rewrite content so that it becomes a special token.
-    auto neutral = renderWith(request, [](const ChatMessage &message) {
-      return std::string(message.content.empty() ? "" : "x");
+    auto neutral = renderWith(request, [](const std::string &content) {
+      return std::string(content.empty() ? "" : "x");
     });
     if (neutral.ok() && countSpecial(*parts) > countSpecial({{*neutral}}))
       return Status::error(
@@ -111,16 +116,15 @@ private:
     bool good = std::ranges::all_of(
         tools, [&](const Tool &tool) { return isPlain(tool.json); });
     for (const ChatMessage &message : messages) {
-      good = good && isPlain(message.callId) && isPlain(message.reasoning);
+      good = good && isPlain(message.callId);
       for (const ToolCall &call : message.calls)
         good = good && isPlain(call.id) && isPlain(call.name) &&
                isPlain(call.arguments);
     }
     if (good)
       return Status::success();
-    return Status::error(
-        "a tool, a call or reasoning has the text of a special "
-        "token; change it");
+    return Status::error("a tool or a call has the text of a special token; "
+                         "change it");
   }
 
   static nlohmann::ordered_json callsJson(const ChatMessage &message) {
@@ -137,7 +141,7 @@ private:
 
   StatusOr<std::string> renderWith(
       const Rendered &request,
-      const std::function<std::string(const ChatMessage &)> &content) const {
+      const std::function<std::string(const std::string &)> &content) const {
     using Json = nlohmann::ordered_json;
     const TemplateSettings &settings = request.settings;
     Json variables = settings.variables.empty()
@@ -148,15 +152,14 @@ private:
       variables["tools"].push_back(Json::parse(tool.json));
     Json &list = variables["messages"] = Json::array();
     for (const ChatMessage &message : request.messages) {
-      std::string valid;
-      tokenizer::appendValidUtf8(message.content, /*final=*/true, valid);
-      if (valid != message.content)
+      if (!isUtf8(message.content) || !isUtf8(message.reasoning))
         return Status::error("a message is not UTF-8");
-      list.push_back({{"role", message.role}, {"content", content(message)}});
+      list.push_back(
+          {{"role", message.role}, {"content", content(message.content)}});
       if (!message.hasContent)
         list.back()["content"] = nullptr;
       if (!message.reasoning.empty())
-        list.back()["reasoning_content"] = message.reasoning;
+        list.back()["reasoning_content"] = content(message.reasoning);
       if (!message.calls.empty())
         list.back()["tool_calls"] = callsJson(message);
       if (!message.callId.empty())

@@ -25,7 +25,7 @@ std::string_view openApiSchemas() {
   {"type": "object", "required": ["role", "content", "reasoning_content"],
     "additionalProperties": false, "properties": {
       "role": {"const": "assistant"}, "name": {"type": ["string", "null"]},
-      "reasoning_content": {"type": "string"},
+      "reasoning_content": {"type": ["string", "null"]},
       "content": {"$ref": "#/components/schemas/Content"}}},
   {"type": "object", "required": ["role", "tool_calls"], "additionalProperties": false,
     "properties": {

@@ -1,12 +1,11 @@
 #include "runtime/serve/Reasoning.h"
+#include "runtime/serve/TagPrefix.h"
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
 namespace tessera::serve {
-
-static constexpr std::string_view kSpace = " \t\r\n";
 
 // Qwen3, DeepSeek-R1, GLM-4.5 and most others; Magistral; Seed-OSS; Command A
 // Reasoning.
@@ -24,28 +23,26 @@ const ReasoningTags *reasoningTagsOf(std::string_view chatTemplate) {
 }
 
 bool ReasoningTags::isOpenAfter(std::string_view prompt) const {
-  const std::size_t last = prompt.find_last_not_of(kSpace);
+  const std::size_t last = prompt.find_last_not_of(kBlank);
   return last != prompt.npos && prompt.substr(0, last + 1).ends_with(open);
 }
 
 static void dropSpace(std::string &text) {
-  text.erase(0, std::min(text.find_first_not_of(kSpace), text.size()));
+  text.erase(0, std::min(text.find_first_not_of(kBlank), text.size()));
 }
 
 /// The length of the longest suffix that could begin the tag, with the white
 /// space before it.
 static std::size_t tailLength(std::string_view text, std::string_view tag) {
-  std::size_t length = std::min(tag.size() - 1, text.size());
-  while (!tag.starts_with(text.substr(text.size() - length)))
-    --length;
+  const std::size_t length = tagPrefixLength(text, tag);
   text.remove_suffix(length);
-  const std::size_t last = text.find_last_not_of(kSpace);
+  const std::size_t last = text.find_last_not_of(kBlank);
   return length + text.size() - (last == text.npos ? 0 : last + 1);
 }
 
 // A model may write the opening tag although the template has.
 void ReasoningReader::open(ReasoningPieces &out) {
-  const std::size_t first = held.find_first_not_of(kSpace);
+  const std::size_t first = held.find_first_not_of(kBlank);
   if (first == held.npos)
     return;
   const std::string_view text = std::string_view(held).substr(first);
@@ -53,6 +50,7 @@ void ReasoningReader::open(ReasoningPieces &out) {
     held.erase(0, first + tags->open.size());
     dropSpace(held);
     place = Place::between;
+    began = true;
   } else if (tags->open.starts_with(text)) {
     return;
   } else if (place == Place::opened) {
@@ -71,7 +69,7 @@ void ReasoningReader::close(ReasoningPieces &out) {
   const bool isOver = at != held.npos;
   const std::string_view text = std::string_view(held).substr(0, at);
   const std::size_t end =
-      isOver ? std::min(text.find_last_not_of(kSpace) + 1, text.size())
+      isOver ? std::min(text.find_last_not_of(kBlank) + 1, text.size())
              : held.size() - tailLength(held, tags->close);
   out.reasoning += held.substr(0, end);
   hasReasoning |= end > 0;
@@ -102,7 +100,7 @@ ReasoningPieces ReasoningReader::finish() {
   if (place == Place::before)
     out.content = std::move(held);
   else if (isReasoning())
-    out.reasoning = std::move(held);
+    out.reasoning = held.substr(0, held.find_last_not_of(kBlank) + 1);
   held.clear();
   return out;
 }

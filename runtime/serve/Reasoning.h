@@ -31,12 +31,15 @@ class ReasoningReader {
 public:
   /// The tags must outlive it. `isOpen`: the output begins with reasoning.
   explicit ReasoningReader(const ReasoningTags &tags, bool isOpen)
-      : tags(&tags), place(isOpen ? Place::opened : Place::before) {}
+      : tags(&tags), place(isOpen ? Place::opened : Place::before),
+        began(isOpen) {}
   ReasoningPieces push(std::string_view text);
   /// Returns what was held back because a tag could have begun there.
   ReasoningPieces finish();
   /// Whether the next text may be reasoning.
   bool isReasoning() const { return place < Place::after; }
+  /// Whether there is reasoning, or was, even if it is empty.
+  bool hasBegun() const { return began; }
 
 private:
   enum class Place : uint8_t {
@@ -52,6 +55,7 @@ private:
   const ReasoningTags *tags;
   Place place;
   bool hasReasoning = false; ///< some was returned
+  bool began = false;
   std::string held;
 };
 

@@ -222,7 +222,8 @@ static std::size_t bytesOf(const ApiRequest &request) {
   for (const InputItem &item : request.items)
     sum += 128 + item.json.size();
   for (const ChatMessage &message : request.messages) {
-    sum += sizeof(message) + message.content.size() + message.callId.size();
+    sum += sizeof(message) + message.content.size() + message.callId.size() +
+           message.reasoning.size();
     for (const ToolCall &call : message.calls)
       sum += sizeof(call) + call.name.size() + call.arguments.size();
   }

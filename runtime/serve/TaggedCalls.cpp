@@ -1,17 +1,15 @@
 #include "runtime/serve/TaggedCalls.h"
+#include "runtime/serve/TagPrefix.h"
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 namespace tessera::serve {
 namespace {
-
-constexpr std::string_view kBlank = " \t\r\n";
-
-using Arguments = nlohmann::ordered_json;
 
 void skipSpace(std::string_view &text) {
   text.remove_prefix(std::min(text.find_first_not_of(kBlank), text.size()));
@@ -50,29 +48,53 @@ std::string_view withoutLineEnds(std::string_view value) {
   return value;
 }
 
-/// Whether a schema's values are text: then they are not read as JSON.
-bool isText(const JsonValue &schema) {
+std::string_view typeOf(const JsonValue &value) {
+  bool isTrue = false;
+  double number = 0;
+  std::string_view text;
+  return value.isNull()      ? "null"
+         : value.get(text)   ? "string"
+         : value.get(isTrue) ? "boolean"
+         : value.get(number) ? "number"
+         : value.isArray()   ? "array"
+                             : "object";
+}
+
+/// Adds the types of a schema's values; of integers "number".
+void addTypes(const JsonValue &schema, std::set<std::string_view> &types) {
   std::string_view type;
-  if (schema["type"].get(type))
-    return type == "string";
-  const JsonValue::Array &values = schema["enum"].elements();
-  return !values.empty() && std::ranges::all_of(values, [&](const auto &each) {
-    return each.get(type);
-  });
+  auto add = [&](const JsonValue &each) {
+    if (each.get(type))
+      types.insert(type == "integer" ? "number" : type);
+  };
+  add(schema["type"]);
+  for (const JsonValue &each : schema["type"].elements())
+    add(each);
+  for (const JsonValue &each : schema["enum"].elements())
+    types.insert(typeOf(each));
+  for (const char *name : {"anyOf", "oneOf"})
+    for (const JsonValue &each : schema[name].elements())
+      addTypes(each, types);
 }
 
-Arguments valueOf(std::string_view text, const JsonValue &schema) {
+std::string jsonString(std::string_view text) {
+  using Json = nlohmann::json;
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// As JSON. What may be text is text, unless the schema has the type of the
+/// JSON that is written, too.
+std::string valueOf(std::string_view text, const JsonValue &schema) {
   const std::string_view value = withoutLineEnds(text);
-  if (!schema.isNull() && !isText(schema)) {
-    auto parsed = Arguments::parse(trim(value), nullptr, /*exceptions=*/false);
-    if (!parsed.is_discarded())
-      return parsed;
-  }
-  return value;
-}
-
-std::string print(const Arguments &json) {
-  return json.dump(-1, ' ', false, Arguments::error_handler_t::replace);
+  std::set<std::string_view> types;
+  addTypes(schema, types);
+  if (schema.isNull() || types == std::set<std::string_view>{"string"})
+    return jsonString(value);
+  const std::string_view written = trim(value);
+  auto parsed = JsonValue::parse(written, "argument");
+  const bool isText = !parsed.ok() || (types.contains("string") &&
+                                       !types.contains(typeOf(*parsed)));
+  return isText ? jsonString(value) : std::string(written);
 }
 
 } // namespace
@@ -81,14 +103,6 @@ TaggedCallReader::TaggedCallReader(const ToolFormat &format,
                                    std::span<const Tool> tools, bool onlyOne)
     : format(format), tags(*format.tagged), tools(tools.begin(), tools.end()),
       onlyOne(onlyOne) {}
-
-// Of a prefix of the tag that ends the text: bytes.
-static std::size_t prefixAtEnd(std::string_view text, std::string_view tag) {
-  std::size_t length = std::min(tag.size() - 1, text.size());
-  while (!tag.starts_with(text.substr(text.size() - length)))
-    --length;
-  return length;
-}
 
 ToolPieces TaggedCallReader::push(std::string_view text) {
   ToolPieces out;
@@ -117,7 +131,7 @@ bool TaggedCallReader::takeContent(ToolPieces &out) {
   const std::size_t at = held.find(format.open);
   inBlock = at != held.npos;
   std::string_view before = std::string_view(held).substr(
-      0, inBlock ? at : held.size() - prefixAtEnd(held, format.open));
+      0, inBlock ? at : held.size() - tagPrefixLength(held, format.open));
   before = before.substr(0, before.find_last_not_of(kBlank) + 1);
   out.content += before;
   held.erase(0, before.size());
@@ -178,20 +192,28 @@ TaggedCallReader::readCall(std::string_view &text) const {
   if (tool == tools.end())
     return std::nullopt;
   const JsonValue &schemas = tool->parameters["properties"];
-  Arguments arguments = Arguments::object();
+  std::vector<std::pair<std::string, std::string>> arguments;
   while (skip(text, tags.key)) {
     auto key = skipPast(text, tags.keyEnd);
-    if (!key || !skip(text, tags.value))
+    // White space may begin a value.
+    if (!key || (!tags.value.empty() && !skip(text, tags.value)))
       return std::nullopt;
     auto value = skipPast(text, tags.valueEnd);
     if (!value)
       return std::nullopt;
     const std::string name(trim(*key));
-    arguments[name] = valueOf(*value, schemas[name]);
+    auto at = std::ranges::find(
+        arguments, name, [](auto &each) -> auto & { return each.first; });
+    if (at == arguments.end())
+      at = arguments.insert(at, {name, ""});
+    at->second = valueOf(*value, schemas[name]);
   }
   if (!skip(text, tags.close))
     return std::nullopt;
-  return CallPiece{0, {}, tool->name, print(arguments)};
+  std::string object;
+  for (const auto &[key, value] : arguments)
+    object += (object.empty() ? "" : ",") + jsonString(key) + ':' + value;
+  return CallPiece{0, {}, tool->name, '{' + object + '}'};
 }
 
 std::unique_ptr<CallReader> makeCallReader(const ToolFormat &format,

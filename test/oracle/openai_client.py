@@ -69,7 +69,16 @@ def stored_chats(client):
 
 # Begins the reasoning, as those of DeepSeek-R1 and Qwen3's thinking models.
 REASONING = ("{% for m in messages %}[{{ m.role }}]{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>"
-             "{% endif %}{{ m.content or '' }}{% endfor %}[assistant]<think>")
+             "{% endif %}{{ m.content }}{% endfor %}[assistant]<think>")
+
+
+def no_reasoning(client):
+    """A template that leaves the beginning to the model, which writes no tag."""
+    fields = {"model": "fake", "seed": 5, "temperature": 0.7, "max_tokens": 12, "extra_body": {"ignore_eos": True}}
+    text = client.completions.create(prompt="[system]be kind[user]hello[assistant]", **fields).choices[0].text
+    made = strict(client.chat.completions.create(messages=MESSAGES, **fields))
+    assert made.choices[0].message.content == text and not hasattr(made.choices[0].message, "reasoning_content"), made
+    assert made.usage.completion_tokens_details.reasoning_tokens == 0, made
 
 
 def reasoning(client):
@@ -115,12 +124,13 @@ def reasoning(client):
 
 
 def main():
-    with tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:
-        file.write(REASONING)
-        file.flush()
-        with Server([sys.argv[1], "--template", file.name]) as server:
-            reasoning(openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0))
-        print("ok: reasoning")
+    for check, template in ((reasoning, REASONING), (no_reasoning, REASONING.removesuffix("<think>"))):
+        with tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:
+            file.write(template)
+            file.flush()
+            with Server([sys.argv[1], "--template", file.name]) as server:
+                check(openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0))
+        print(f"ok: {check.__name__}")
     with Server([sys.argv[1], "--key", "secret"]) as server:
         client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="secret", max_retries=0)
         assert [model.id for model in strict(client.models.list().data)] == ["fake"]

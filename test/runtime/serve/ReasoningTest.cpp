@@ -89,6 +89,8 @@ TEST(Reasoning, MayNotEnd) {
   expectPieces("<think>\na </thin", false, "a </thin", "");
   expectPieces("a <b> < </ </t", true, "a <b> < </ </t", "");
   expectPieces("<thi", true, "<thi", "");
+  expectPieces("<think>\n", false, "", "");
+  expectPieces("<think>a \n", false, "a", "");
 }
 
 TEST(Reasoning, RandomTexts) {

@@ -23,7 +23,9 @@ std::vector<Tool> someTools() {
                    "days": {"type": "integer"},
                    "exact": {"type": "boolean"},
                    "places": {"type": "array", "items": {"type": "string"}},
-                   "note": {"type": ["string", "null"]}}})",
+                   "note": {"type": ["string", "null"]},
+                   "zip": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+                   "any": {}}})",
                                 "weather")
                    .take()};
   return {weather, {"clock", "{}", JsonValue()}};
@@ -135,12 +137,28 @@ TEST(TaggedCalls, TypesAreThoseOfTheSchema) {
       {"unit", "F", R"({"unit":"F"})"},
       {"days", " 12 ", R"({"days":12})"},
       {"days", "twelve", R"({"days":"twelve"})"},
-      {"places", R"(["a", "b"])", R"({"places":["a","b"]})"},
+      {"places", R"(["a", "b"])", R"({"places":["a", "b"]})"},
       {"note", "null", R"({"note":null})"},
       {"note", "a <b> & \"c\"", R"({"note":"a <b> & \"c\""})"},
+      {"note", "12345", R"({"note":"12345"})"},
+      {"zip", "true", R"({"zip":"true"})"},
+      {"zip", "null", R"({"zip":null})"},
+      {"any", "[1, {\"a\": 2}]", R"({"any":[1, {"a": 2}]})"},
+      {"any", "x", R"({"any":"x"})"},
+      {"days", "123456789012345678901", R"({"days":123456789012345678901})"},
+      {"city", "\n    return x\n", R"({"city":"    return x"})"},
+      {"city", " Oslo", R"({"city":" Oslo"})"},
       {"other", "1", R"({"other":"1"})"}};
   for (const auto &[key, value, arguments] : kCases)
     expectTagged(coder(), call(key, value), "", {{"weather", arguments}});
+}
+
+TEST(TaggedCalls, DeepValuesAreText) {
+  const std::string deep(100000, '[');
+  expectTagged(coder(),
+               "<tool_call><function=weather><parameter=places>" + deep +
+                   "</parameter></function></tool_call>",
+               "", {{"weather", R"({"places":")" + deep + R"("})"}});
 }
 
 TEST(TaggedCalls, WhatIsNoCallIsContent) {
