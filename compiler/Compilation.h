@@ -87,6 +87,8 @@ private:
   llvm::Error takeStoredWeights();
   llvm::Error takeStoredBase();
   llvm::Error takeLayouts();
+  void dropLayouts();
+  llvm::Error checkQuantOptions() const;
   void markLayouts(mlir::ModuleOp module) const;
   bool hasOtherGroups(int64_t group, recipe::ZeroPoints zeros) const;
   llvm::Error checkPrecision();

@@ -5,6 +5,7 @@
 #include "dialects/graph/StoredLayout.h"
 #include "hardware/Cluster.h"
 #include "runtime/recipe/BaseLayout.h"
+#include <map>
 
 using namespace tessera;
 
@@ -57,12 +58,36 @@ llvm::Error Compilation::takeStoredBase() {
   return llvm::Error::success();
 }
 
+// GPUs have no kernels of super-blocks: there these matrices are dequantized,
+// also for the CPU of the same program.
+void Compilation::dropLayouts() {
+  const bool hasGpu = llvm::any_of(
+      kindsOf(targets), [](const DeviceKind &kind) { return !kind.isCpu(); });
+  std::map<int64_t, size_t> counts;
+  std::erase_if(config.layouts, [&](const auto &each) {
+    const bool drops = hasGpu && each.second.superBlocks;
+    if (drops)
+      ++counts[each.second.bits];
+    return drops;
+  });
+  std::string types;
+  for (const auto &[bits, count] : counts)
+    types += (types.empty() ? "" : ", ") + std::to_string(count) + " Q" +
+             std::to_string(bits) + "_K";
+  if (!types.empty() && request.note)
+    request.note("weights that are dequantized as they are loaded: " + types +
+                 ", which no kernel of GPUs reads as stored");
+}
+
 // Each matrix has its own layout, so that no key says it of all.
 llvm::Error Compilation::takeLayouts() {
   if (mode != models::Mode::Infer)
     return makeError(config.file +
                      ": quantized weights of a GGUF file cannot "
                      "be trained; convert it first: tessera import");
+  dropLayouts();
+  if (config.layouts.empty())
+    return checkQuantOptions();
   if (recipe.inference.quant != models::Quant::None)
     return makeError("inference.quant: the weights of " + request.spec +
                      " are quantized already, and are executed as they are "
@@ -74,16 +99,21 @@ llvm::Error Compilation::takeLayouts() {
                        (llvm::StringRef(key).ends_with("group")
                             ? "--quant-group"
                             : "--quant-zeros"));
-  // GPUs have no kernels of super-blocks.
-  const bool hasGpu = llvm::any_of(
-      kindsOf(targets), [](const DeviceKind &kind) { return !kind.isCpu(); });
-  const auto dequantized = std::erase_if(config.layouts, [&](const auto &each) {
-    return hasGpu && each.second.superBlocks;
-  });
-  if (dequantized > 0 && request.note)
-    request.note("weights that are dequantized as they are loaded, since no "
-                 "kernel reads K-quants on GPUs: " +
-                 std::to_string(dequantized));
+  return llvm::Error::success();
+}
+
+// Of weights that are not stored quantized.
+llvm::Error Compilation::checkQuantOptions() const {
+  if (recipe.inference.quant != models::Quant::None)
+    return llvm::Error::success();
+  if (isGiven("inference.group"))
+    return makeError("inference.group: the weights are not quantized, so they "
+                     "have no groups; add --quant int8, int4 or fp8, or omit "
+                     "--quant-group");
+  if (isGiven("inference.zeros"))
+    return makeError("inference.zeros: the weights are not quantized, so they "
+                     "have no zero points; add --quant int8 or int4, or omit "
+                     "--quant-zeros");
   return llvm::Error::success();
 }
 
@@ -100,21 +130,8 @@ llvm::Error Compilation::takeStoredWeights() {
     return llvm::Error::success();
   if (!config.layouts.empty())
     return takeLayouts();
-  if (!config.stored) {
-    if (recipe.inference.quant != models::Quant::None)
-      return llvm::Error::success();
-    if (isGiven("inference.group"))
-      return makeError(
-          "inference.group: the weights are not quantized, so they "
-          "have no groups; add --quant int8, int4 or fp8, or omit "
-          "--quant-group");
-    if (isGiven("inference.zeros"))
-      return makeError(
-          "inference.zeros: the weights are not quantized, so they "
-          "have no zero points; add --quant int8 or int4, or omit "
-          "--quant-zeros");
-    return llvm::Error::success();
-  }
+  if (!config.stored)
+    return checkQuantOptions();
   if (mode != models::Mode::Infer)
     return makeError(config.file + ": key 'quantization_config': weights of " +
                      std::to_string(config.stored->bits) +

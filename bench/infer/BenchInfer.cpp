@@ -158,6 +158,8 @@ openWeights(const BenchInferSettings &settings, const ModelSource &source,
   weights.threads = settings.threads;
   weights.profile = settings.profile || ranks;
   weights.ranks = ranks;
+  if (!source.note.empty())
+    fmt::print(stderr, "{}\n", source.note);
   return source.packaged ? openPackagedModel(*source.packaged, weights)
                          : openModelDirectory(source.weights, weights);
 }

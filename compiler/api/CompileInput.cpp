@@ -97,7 +97,8 @@ static Status addAdapterSlots(const AdapterSettings &adapters,
 StatusOr<std::optional<planner::MeshQuestion>>
 tessera::prepareCompile(CompileRequest &request, const CompileChoice &choice) {
   if (request.spec.empty())
-    return Status::error("compile requires SPEC, a directory with config.json");
+    return Status::error("compile requires SPEC, a directory with config.json "
+                         "or, with --mode infer, a GGUF file");
   if (!request.infer && models::isGguf(request.spec))
     return Status::error("'{}' is a GGUF file, which only inference reads; "
                          "convert it first: tessera import {} -o DIR",

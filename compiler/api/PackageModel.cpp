@@ -80,6 +80,9 @@ static StatusOr<std::string> findOutput(const std::string &output,
         "'{}' is not a regular file, which a packaged model requires; name "
         "one, or omit the weights with --no-weights",
         output);
+  if (source.isGguf() && fs::equivalent(place, source.files.place(), ignored))
+    return Status::error("'{}' is the model itself; choose another output",
+                         output);
   const fs::path folder = place.parent_path();
   if (fs::exists(place, ignored) && !PackagedModel::isOne(place.string()) &&
       fs::equivalent(folder.empty() ? "." : folder, source.files.place(),

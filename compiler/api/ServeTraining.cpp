@@ -82,6 +82,10 @@ static int64_t rankOf(const recipe::AdapterRecipe &adapter) {
 Status tessera::prepareTraining(const TrainingSettings &settings,
                                 ModelChoice &choice,
                                 const std::optional<ModelSource> &source) {
+  if (source && source->isGguf())
+    return Status::error("--train: '{}' is a GGUF file; convert it first: "
+                         "tessera import {} -o DIR",
+                         choice.place, choice.place);
   if (!source || !source->isDirectory())
     return Status::error("--train: '{}' is not a model directory with "
                          "config.json and weights; write one of a run with: "

@@ -6,6 +6,7 @@
 #include "models/gguf/GgufModel.h"
 #include "models/gguf/GgufTokenizer.h"
 #include "models/gguf/GgufWeights.h"
+#include "runtime/weights/PackGgufBlocks.h"
 
 #include <cstdlib>
 
@@ -34,6 +35,22 @@ public:
 };
 } // namespace
 
+/// Blocks that kernels read as they are, in the first micropanel.
+static void packFirst(const GgufRows &rows) {
+  const auto layout = layoutOfBlocks(rows.tensor->type, int64_t(rows.rows),
+                                     int64_t(rows.columns));
+  if (!layout)
+    return;
+  std::vector<uint32_t> words(layout->words() * kMicropanel);
+  std::vector<uint16_t> scales(layout->scaleRows() * kMicropanel *
+                               layout->scaleBytes() / 2);
+  std::vector<std::byte> blocks(rows.rowBytes());
+  for (int64_t row = 0; row < std::min(kMicropanel, layout->rows); ++row) {
+    require(rows.readBlocks(row, blocks).ok());
+    packBlocks(rows.tensor->type, *layout, blocks, row, words, scales);
+  }
+}
+
 /// As inference has it: config.json with the layouts of matrices, and tensors
 /// whose bytes are read anywhere.
 static void readModel(std::shared_ptr<const GgufFile> file) {
@@ -48,6 +65,7 @@ static void readModel(std::shared_ptr<const GgufFile> file) {
     const uint64_t all = entry.end - entry.begin, from = all / 8 * 4;
     std::vector<std::byte> bytes(all - from);
     require(location.file->read(entry, from, bytes).ok());
+    packFirst(*entry.source->gguf());
   }
 }
 

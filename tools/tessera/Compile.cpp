@@ -95,6 +95,8 @@ static void runInfer(CompileRequest request, bool leavesWeights,
     return invocation.fail("--mesh: a packaged model is for one process; add "
                            "--no-weights, or give the directory and the mesh "
                            "to tessera serve or generate");
+  if (const std::string &line = (*source)->note; !line.empty())
+    note(line);
   auto summary = packageModel(request, **source);
   if (!summary.ok())
     return invocation.fail(summary.message().c_str());
@@ -196,13 +198,14 @@ static void addOptions(CLI::App &command, CompileRequest &request,
                        uint64_t &cacheGib) {
   command
       .add_option("SPEC", request.spec,
-                  "model spec: a Hugging Face config.json, or its directory")
+                  "model spec: a Hugging Face config.json, or its directory; "
+                  "with --mode infer also a GGUF file")
       ->type_name("");
   command
       .add_option("--mode", mode,
                   "train: a training executable; artifact: the same as a bare "
                   ".tsr file; infer: a .tsr file of the inference programs; if "
-                  "SPEC is a directory with weights, a packaged model for "
+                  "SPEC has weights, a packaged model for "
                   "tessera serve, chat, generate and embed")
       ->type_name("MODE")
       ->check(CLI::IsMember({"train", "artifact", "infer"}))

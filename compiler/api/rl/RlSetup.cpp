@@ -67,6 +67,10 @@ Status tessera::checkRun(RlArguments &arguments, const comm::Launch *launch,
   auto found = findModel(arguments.place);
   if (!found.ok())
     return found.status();
+  if (*found && (*found)->isGguf())
+    return Status::error("'{}' is a GGUF file; convert it first: tessera "
+                         "import {} -o DIR",
+                         arguments.place, arguments.place);
   if (!*found || !(*found)->isDirectory())
     return Status::error("'{}' is not a model directory with config.json; "
                          "write one of a run with: tessera export RUN -o DIR",

@@ -103,10 +103,6 @@ public:
   /// that shrinks under the reader is an error.
   Status read(const GgufTensor &tensor, uint64_t offset,
               std::span<std::byte> out) const;
-  /// Gives the tensor's pages back to the system; bytes() brings them again.
-  void release(const GgufTensor &tensor) const {
-    mapping.release(tensor.offset, tensor.size);
-  }
 
 private:
   friend class GgufReader;

@@ -1,6 +1,5 @@
 // Matrices in blocks of a GGUF file, kept bit for bit (PackGgufBlocks.h). The
 // order of rows is that of GgufRows.h.
-#include "runtime/data/gguf/GgufLayouts.h"
 #include "runtime/data/gguf/GgufRows.h"
 #include "runtime/support/Floats.h"
 #include "runtime/weights/MakeMicropanels.h"
@@ -24,13 +23,17 @@ findGgufBlocks(const QuantizedPart &part, const FindTensor &find) {
   const GgufRows *rows = matrix ? ggufRows(*matrix) : nullptr;
   if (!rows || ggufTypeInfo(rows->tensor->type)->block == 1)
     return std::optional<PackedMatrix>();
-  QuantizedLayout layout = part.layout;
-  layout.rows = layout.columns = 0;
-  const std::string_view type = ggufTypeInfo(rows->tensor->type)->name;
-  if (ggufLayout(type) != layout)
+  const auto own =
+      layoutOfBlocks(rows->tensor->type, part.layout.rows, part.layout.columns);
+  // Dequantized; a program with --quant quantizes them again. Those of GPUs
+  // have no super-blocks.
+  if (!own || (own->superBlocks && !part.layout.superBlocks))
+    return std::optional<PackedMatrix>();
+  if (*own != part.layout)
     return Status::error("'{}' in '{}' is {}, and the program expects another "
                          "layout; compile it for this file",
-                         matrix->entry->name, matrix->file->path(), type);
+                         matrix->entry->name, matrix->file->path(),
+                         ggufTypeInfo(rows->tensor->type)->name);
   if (rows->transposed != part.transposed ||
       int64_t(rows->rows) != part.layout.rows ||
       int64_t(rows->columns) != part.layout.columns)

@@ -139,7 +139,8 @@ TEST_F(CompileInput, SaysWhatIsMissing) {
   choice.leavesWeights = false;
   EXPECT_EQ(error(), "");
   request.spec.clear();
-  EXPECT_EQ(error(), "compile requires SPEC, a directory with config.json");
+  EXPECT_EQ(error(), "compile requires SPEC, a directory with config.json or, "
+                     "with --mode infer, a GGUF file");
 }
 
 } // namespace

@@ -42,7 +42,7 @@ TEST_F(ModelSourceTest, LeavesWhatMayBeARun) {
 }
 
 TEST_F(ModelSourceTest, SaysWhatToDoWithOtherFiles) {
-  EXPECT_NE(errorOf(write("m.gguf", "GGUF")).find("tessera import"),
+  EXPECT_NE(errorOf(write("m.gguf", "GGUF")).find("truncated or damaged"),
             std::string::npos);
   EXPECT_NE(errorOf(write("config.json", "{}"))
                 .find("give its directory: " + scratch.path),
