@@ -114,9 +114,10 @@ def refusals(shipped, path):
     refuses("another one", "give its directory")(tessera, "serve", folder / "model.safetensors", "--port", 0)
     other = shipped.scratch / "a.gguf"
     other.write_text("GGUF")
-    refuses("a GGUF file", "tessera import")(tessera, "generate", other)
-    other.rename(other.with_suffix(".txt"))
-    refuses("any file", "neither a directory nor a packaged model")(tessera, "generate", other.with_suffix(".txt"))
+    refuses("a damaged GGUF file", "truncated or damaged")(tessera, "generate", other)
+    other = other.with_suffix(".txt")
+    other.write_text("text")
+    refuses("any file", "neither a directory nor a packaged model")(tessera, "generate", other)
     damaged = bytearray(path.read_bytes())
     damaged[(2 << 20) + 5] ^= 1
     (shipped.scratch / "damaged.tsr").write_bytes(damaged)
