@@ -74,9 +74,9 @@ void Compilation::dropLayouts() {
   for (const auto &[bits, count] : counts)
     types += (types.empty() ? "" : ", ") + std::to_string(count) + " Q" +
              std::to_string(bits) + "_K";
-  if (!types.empty() && request.note)
-    request.note("weights that are dequantized as they are loaded: " + types +
-                 ", which no kernel of GPUs reads as stored");
+  if (!types.empty() && request.warning && !request.isTrial)
+    request.warning("weights that are dequantized as they are loaded: " +
+                    types + ", which no kernel of GPUs reads as stored");
 }
 
 // Each matrix has its own layout, so that no key says it of all.
