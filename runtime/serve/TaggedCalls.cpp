@@ -201,12 +201,11 @@ TaggedCallReader::readCall(std::string_view &text) const {
     auto value = skipPast(text, tags.valueEnd);
     if (!value)
       return std::nullopt;
-    const std::string name(trim(*key));
-    auto at = std::ranges::find(
-        arguments, name, [](auto &each) -> auto & { return each.first; });
-    if (at == arguments.end())
-      at = arguments.insert(at, {name, ""});
-    at->second = valueOf(*value, schemas[name]);
+    // Of an argument that is written twice the last value counts.
+    const std::string argument(trim(*key));
+    std::erase_if(arguments,
+                  [&](const auto &each) { return each.first == argument; });
+    arguments.emplace_back(argument, valueOf(*value, schemas[argument]));
   }
   if (!skip(text, tags.close))
     return std::nullopt;

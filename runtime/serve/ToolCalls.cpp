@@ -1,4 +1,5 @@
 #include "runtime/serve/ToolCalls.h"
+#include "runtime/serve/TagPrefix.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,9 +10,7 @@ namespace tessera::serve {
 
 //===--- content ----------------------------------------------------------===//
 
-static constexpr std::string_view kSpaces = " \n\r\t";
-
-static bool isSpace(char byte) { return kSpaces.find(byte) != kSpaces.npos; }
+static bool isSpace(char byte) { return kBlank.find(byte) != kBlank.npos; }
 
 ToolPieces ToolCallReader::push(std::string_view text) {
   ToolPieces out;
@@ -26,7 +25,7 @@ ToolPieces ToolCallReader::finish() {
   if (isOver)
     return out;
   // White space after calls is not part of the output.
-  bool isBlank = held.find_first_not_of(kSpaces) == held.npos;
+  bool isBlank = held.find_first_not_of(kBlank) == held.npos;
   if (place == Place::content && (count == 0 || hasContent || !isBlank))
     emitContent(std::exchange(held, {}), out);
   else if (place == Place::between
@@ -60,7 +59,7 @@ void ToolCallReader::take(char byte, ToolPieces &out) {
 }
 
 void ToolCallReader::emitContent(std::string_view text, ToolPieces &out) {
-  hasContent |= text.find_first_not_of(kSpaces) != text.npos;
+  hasContent |= text.find_first_not_of(kBlank) != text.npos;
   out.content += text;
 }
 
@@ -71,14 +70,14 @@ static constexpr std::size_t kMostHeld = 100;
 /// `held` is always white space followed by a prefix of the tag.
 void ToolCallReader::takeContent(char byte, ToolPieces &out) {
   if (format->mayBeBare && byte == '{' && !hasContent && count == 0 &&
-      held.find_first_not_of(kSpaces) == held.npos) {
+      held.find_first_not_of(kBlank) == held.npos) {
     raw = std::exchange(held, {}) + byte;
     return beginCall();
   }
   held += byte;
   // The longest suffix of `held` that is white space and a prefix of the tag.
   for (std::size_t from = 0;; ++from) {
-    std::size_t begin = held.find_first_not_of(kSpaces, from);
+    std::size_t begin = held.find_first_not_of(kBlank, from);
     std::string_view rest =
         std::string_view(held).substr(std::min(begin, held.size()));
     if (!std::string_view(tag).starts_with(rest) ||
@@ -167,8 +166,8 @@ void ToolCallReader::takeName(char byte, ToolPieces &out) {
   own.remove_suffix(format->separator.size());
   if (!format->nameEnd.empty())
     own = own.substr(0, own.find(format->nameEnd));
-  own.remove_prefix(std::min(own.find_first_not_of(kSpaces), own.size()));
-  own = own.substr(0, own.find_last_not_of(kSpaces) + 1);
+  own.remove_prefix(std::min(own.find_first_not_of(kBlank), own.size()));
+  own = own.substr(0, own.find_last_not_of(kBlank) + 1);
   if (own.starts_with(format->namePrefix))
     own.remove_prefix(format->namePrefix.size());
   callName = std::string(own);
@@ -311,7 +310,7 @@ void ToolCallReader::endCall(ToolPieces &out) {
 
 void ToolCallReader::takeAfter(char byte, ToolPieces &out) {
   held += byte;
-  std::size_t tag = held.find_first_not_of(kSpaces);
+  std::size_t tag = held.find_first_not_of(kBlank);
   if (tag == held.npos)
     return;
   std::string_view rest = std::string_view(held).substr(tag);
@@ -328,7 +327,7 @@ void ToolCallReader::takeAfter(char byte, ToolPieces &out) {
 /// Within a section, after a call: another one, or the section's end.
 void ToolCallReader::takeSection(char byte, ToolPieces &out) {
   held += byte;
-  std::size_t begin = held.find_first_not_of(kSpaces);
+  std::size_t begin = held.find_first_not_of(kBlank);
   if (begin == held.npos)
     return;
   std::string_view rest = std::string_view(held).substr(begin);
