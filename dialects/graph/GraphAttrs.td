@@ -37,7 +37,9 @@ def Graph_RandomKindAttr : Graph_EnumAttr<Graph_RandomKind, "random_kind">;
 def Graph_Role : Graph_Enum<"Role", "role of a state tensor in checkpoints", [
   I32EnumAttrCase<"parameter", 0>, I32EnumAttrCase<"optimizer", 1>,
   I32EnumAttrCase<"counter", 2>,
-  I32EnumAttrCase<"cache", 3>]>;  // keys and values of earlier tokens: not in checkpoints
+  // Of the tokens that inference has read, not in checkpoints: keys and values in pages, and the
+  // state of recurrent layers, one entry for each sequence.
+  I32EnumAttrCase<"cache", 3>, I32EnumAttrCase<"recurrent", 4>]>;
 def Graph_RoleAttr : Graph_EnumAttr<Graph_Role, "role">;
 
 def Graph_Program : Graph_Enum<"Program", "what a public function computes", [

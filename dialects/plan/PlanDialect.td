@@ -36,7 +36,7 @@ def Plan_SpaceAttr : EnumAttr<Plan_Dialect, Plan_Space, "space">;
 def Plan_Role : Plan_Enum<"Role", "what a tensor is to the host", [
   I32EnumAttrCase<"parameter", 0>, I32EnumAttrCase<"optimizer", 1>, I32EnumAttrCase<"counter", 2>,
   I32EnumAttrCase<"input", 3>, I32EnumAttrCase<"output", 4>, I32EnumAttrCase<"metric", 5>,
-  I32EnumAttrCase<"cache", 6>]>;
+  I32EnumAttrCase<"cache", 6>, I32EnumAttrCase<"recurrent", 7>]>;
 def Plan_RoleAttr : EnumAttr<Plan_Dialect, Plan_Role, "role">;
 
 def Plan_CollectiveKind : Plan_Enum<"CollectiveKind", "kind of collective", [

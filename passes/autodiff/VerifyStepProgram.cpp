@@ -30,6 +30,11 @@ struct State {
   graph::Role role;
 };
 
+/// Whether the state is of tokens that inference has read.
+bool isOfInference(graph::Role role) {
+  return role == graph::Role::cache || role == graph::Role::recurrent;
+}
+
 /// What a function takes and returns of the state.
 struct Traffic {
   SmallVector<State> taken, returned;
@@ -116,7 +121,7 @@ private:
     if (!role)
       return function.emitOpError()
              << "state '" << name.getValue() << "' has no " << graph::kRoleAttr;
-    if (training && role.getValue() == graph::Role::cache)
+    if (training && isOfInference(role.getValue()))
       return function.emitOpError()
              << "state '" << name.getValue()
              << "' is a cache, of which training knows nothing";
@@ -177,7 +182,7 @@ private:
     for (auto &[function, own] : traffic) {
       llvm::StringSet<> returned = namesOf(own.returned);
       for (const State &state : own.taken)
-        if (state.role == graph::Role::cache &&
+        if (isOfInference(state.role) &&
             !returned.contains(state.name.getValue()))
           return function->emitOpError()
                  << "takes the cache '" << state.name.getValue()
@@ -269,7 +274,7 @@ private:
     llvm::StringSet<> given = namesOf(traffic[init].returned);
     for (auto &[function, own] : traffic)
       for (const State &state : own.taken)
-        if (state.role != graph::Role::cache &&
+        if (!isOfInference(state.role) &&
             !quantized.contains(state.name.getValue()) &&
             !given.contains(state.name.getValue()))
           return init.emitOpError()

@@ -24,6 +24,8 @@ static plan::Role toPlan(graph::Role role) {
     return plan::Role::counter;
   case graph::Role::cache:
     return plan::Role::cache;
+  case graph::Role::recurrent:
+    return plan::Role::recurrent;
   }
   llvm_unreachable("all roles are handled");
 }

@@ -176,7 +176,8 @@ Status checkShare(Checker &checker, const Share &share) {
       checked, {share.state(), "state tensor", Space::state,
                 share.state_bytes(), [](Role role) {
                   return role == Role::parameter || role == Role::optimizer ||
-                         role == Role::counter || role == Role::cache;
+                         role == Role::counter || role == Role::cache ||
+                         role == Role::recurrent;
                 }}));
   return checkDevices(checked);
 }

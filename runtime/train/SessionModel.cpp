@@ -36,6 +36,7 @@ StateRole stateRoleOf(artifact::Role role) {
   case artifact::Role::optimizer:
     return StateRole::optimizer;
   case artifact::Role::cache:
+  case artifact::Role::recurrent:
     return StateRole::cache;
   default:
     return StateRole::counter;
