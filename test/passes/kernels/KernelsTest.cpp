@@ -225,12 +225,15 @@ void printCase(const KernelCase &test, const std::string &target,
 class CubinTest : public ::testing::TestWithParam<CubinParameter> {};
 
 /// nvcc takes minutes for them. Of sm_80 the kernels of Cuda, without those of
-/// other suites, are enough for `make test` (test/README.md).
-static bool isLeftToTheSweep(const std::string &target) {
+/// other suites, are enough for `make test`, and a few of sm_90a for `make
+/// check` (test/README.md).
+static bool isOfAnotherTier(const std::string &target) {
   const char *tier = std::getenv("TESSERA_TEST_TIER");
   const std::string_view suite = ::testing::UnitTest::GetInstance()
                                      ->current_test_info()
                                      ->test_suite_name();
+  if (std::string_view(tier ? tier : "") == "fast")
+    return target == "cuda:sm_80" || !suite.starts_with("Quantized/");
   return target == "cuda:sm_80" && !suite.starts_with("Cuda/") &&
          std::string_view(tier ? tier : "") != "sweep";
 }
@@ -239,8 +242,8 @@ TEST_P(CubinTest, PassesTheGates) {
   if (cuda::findNvcc().empty())
     GTEST_SKIP() << "no nvcc";
   const auto &[cases, target] = GetParam();
-  if (isLeftToTheSweep(target))
-    GTEST_SKIP() << "more kernels of sm_80 are in `make sweep`";
+  if (isOfAnotherTier(target))
+    GTEST_SKIP() << "of a slower tier (test/README.md)";
   std::vector<cuda::KernelShape> shapes;
   for (const KernelCase &test : cases)
     ASSERT_NO_FATAL_FAILURE(printCase(test, target, shapes)) << test.name;
