@@ -48,6 +48,8 @@ bench::InferCost tessera::costOf(const models::ModelSpec &spec,
     if (tensor.role == artifact::Role::cache)
       cost.cacheBytes +=
           double(tensor.bytes) / double(shape.pages * shape.page);
+    else if (tensor.role == artifact::Role::recurrent)
+      cost.stateBytes += double(tensor.bytes) / double(shape.states);
     else if (tensor.role == artifact::Role::parameter &&
              !isOnlyGathered(spec, tensor.name) &&
              !copied.contains(tensor.name))

@@ -134,8 +134,14 @@ static Status serveText(ServeSettings &settings,
   if (!opened.weights.mapped.empty())
     settings.note(
         fmt::format("weights are mapped from {}", opened.weights.mapped));
+  if (settings.serve.engine.scheduler.drafts > 0 &&
+      (*programs)->shape().states > 0)
+    return Status::error("--speculate: the recurrent layers of '{}' cannot "
+                         "return from a draft that is refused; omit it",
+                         settings.choice.place);
   for (const hal::TensorInfo &tensor : opened.model->get().state())
-    if (tensor.role == artifact::Role::cache)
+    if (tensor.role == artifact::Role::cache ||
+        tensor.role == artifact::Role::recurrent)
       settings.serve.cacheBytes += tensor.bytes;
   if (opened.weights.unkept)
     settings.serve.whenReady = [&kept = *opened.weights.unkept,

@@ -54,6 +54,8 @@ std::vector<std::int32_t> cachedInput(const hal::Session &session,
       value = sizes.start();
     else if (input.name == "lengths")
       value = sizes.context();
+    else if (input.name == "states")
+      value = i;
     else if (input.name == "last")
       value = sizes.tokens - 1;
     else if (input.name == "changed" && input.shape.size() == 2)

@@ -8,10 +8,10 @@
 
 namespace tessera {
 
-/// Values of `input` where it is one of slots, table, starts, lengths, last and
-/// changed of a program over the session's cache (runtime/infer); otherwise
-/// empty.
-/// Sequences share pages where the cache has fewer than all of them take.
+/// Values of `input` where it is one of slots, table, starts, lengths, states,
+/// last and changed of a program over the session's cache (runtime/infer);
+/// otherwise empty. Sequences share pages where the cache has fewer than all of
+/// them take.
 std::vector<std::int32_t> cachedInput(const hal::Session &session,
                                       std::string_view program,
                                       const hal::TensorInfo &input);

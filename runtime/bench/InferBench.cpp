@@ -216,8 +216,10 @@ Status Bench::measureDecoding(ReadBandwidth *memory, InferTest &test) {
       limits.push_back(2 * buffer / reads.wall);
       // Token t reads what the t before it left in the cache.
       const double cached = double(options.batch) * double(at + end - 1) / 2;
-      const double bytes =
-          double(end - at) * (cost.weightBytes + cost.cacheBytes * cached);
+      // States are read and written.
+      const double states = 2 * cost.stateBytes * double(options.batch);
+      const double bytes = double(end - at) * (cost.weightBytes + states +
+                                               cost.cacheBytes * cached);
       add(reached, bytes, time, limits.back(),
           2 * buffer * options.threads / reads.processor);
     }

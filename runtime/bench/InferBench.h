@@ -33,6 +33,7 @@ struct InferBenchOptions {
 struct InferCost {
   double weightBytes = 0; ///< read by a step of decoding; of experts expected
   double cacheBytes = 0;  ///< of one token's keys and values
+  double stateBytes = 0;  ///< of one sequence's recurrent states
   double promptFlops = 0; ///< of the whole prompt, logits of its last token
 };
 

@@ -1,39 +1,11 @@
 #include "runtime/infer/DecodePrograms.h"
-#include "runtime/recipe/Recipe.h"
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <numeric>
 
 namespace tessera {
 namespace {
-
-using artifact::ElementType;
-
-/// An output of programs with inference.numerics: training.
-constexpr std::string_view kLogSums = "log_sums";
-
-/// N of "decode_N".
-std::optional<int64_t> numberAfter(std::string_view name,
-                                   std::string_view prefix) {
-  if (!name.starts_with(prefix))
-    return std::nullopt;
-  name.remove_prefix(prefix.size());
-  int64_t number = 0;
-  auto [end, code] =
-      std::from_chars(name.data(), name.data() + name.size(), number);
-  if (code != std::errc() || end != name.data() + name.size() || number < 1)
-    return std::nullopt;
-  return number;
-}
-
-Status notForInference(const hal::Session &session, std::string_view what) {
-  return Status::error(
-      "this program does not decode: {}; compile the model with --mode infer "
-      "(it was made by: {})",
-      what, session.artifact().rebuild_command()->string_view());
-}
 
 /// Writes the bits of the tokens that the sampling allows, of `vocab` tokens;
 /// all are set before.
@@ -57,140 +29,25 @@ void writeAllowed(const TokenSampling &sampling, int64_t vocab,
 
 StatusOr<std::unique_ptr<DecodePrograms>>
 DecodePrograms::create(hal::Session &session) {
-  std::unique_ptr<DecodePrograms> programs(new DecodePrograms(session));
-  TESSERA_RETURN_IF_ERROR(programs->readShape());
-  const DecoderShape &sizes = programs->sizes;
-  int64_t most = std::max(sizes.chunk, sizes.buckets.back());
-  for (std::vector<int32_t> *each : {&programs->ids, &programs->slots,
-                                     &programs->starts, &programs->lengths})
+  StatusOr<DecoderPorts> ports = readDecoderPorts(session);
+  if (!ports.ok())
+    return ports.status();
+  return std::unique_ptr<DecodePrograms>(
+      new DecodePrograms(session, ports.take()));
+}
+
+DecodePrograms::DecodePrograms(hal::Session &session, DecoderPorts given)
+    : session(session), ports(std::move(given)) {
+  const auto bucket = size_t(sizes.buckets.back());
+  const auto most = std::max(size_t(sizes.chunk), bucket);
+  for (std::vector<int32_t> *each : {&ids, &slots, &starts, &lengths})
     each->reserve(most);
-  programs->table.reserve(programs->tableColumns * sizes.buckets.back());
-  programs->scores.resize(sizes.vocab * sizes.buckets.back());
-  programs->chosen.resize(sizes.buckets.back());
-  return programs;
-}
-
-Status DecodePrograms::readShape() {
-  for (const artifact::Program *program : *session.code().programs()) {
-    std::string name = program->name()->str();
-    if (auto batch = numberAfter(name, "decode_")) {
-      sizes.buckets.push_back(*batch);
-    } else if (auto tokens = numberAfter(name, "prefill_")) {
-      sizes.chunk = *tokens;
-      prefillProgram = name;
-    }
-  }
-  std::sort(sizes.buckets.begin(), sizes.buckets.end());
-  if (sizes.buckets.empty() || prefillProgram.empty())
-    return notForInference(session, "it has no prefill and decode programs");
-  TESSERA_RETURN_IF_ERROR(readCaches());
-  for (const hal::TensorInfo &tensor : session.outputs(prefillProgram))
-    if (tensor.name == "logits" && tensor.shape.size() == 2)
-      sizes.vocab = tensor.shape[1];
-    else if (tensor.name == kLogSums)
-      logSums.resize(sizes.buckets.back());
-  for (const hal::TensorInfo &tensor : session.inputs(prefillProgram))
-    if (tensor.name == "adapters" && tensor.elements() > 1) {
-      sizes.adapters = int64_t(tensor.elements()) - 1;
-    } else if (tensor.shape.size() == 2) {
-      if (tensor.name == "table")
-        tableColumns = tensor.shape[1];
-      else if (tensor.name == "allowed")
-        allowedWords = tensor.shape[1];
-      else if (tensor.name == "changed")
-        sizes.changes = tensor.shape[1];
-    }
-  // The artifact's reader has checked that the block table and the logits fit
-  // its arena, so the products below stay far under 2^63.
-  if (sizes.vocab < 1 || sizes.vocab > INT32_MAX || tableColumns < 1 ||
-      tableColumns > INT32_MAX)
-    return notForInference(session, "it has no block table or no logits");
-  if (sizes.changes < 1 || sizes.vocab > kMostChoices ||
-      allowedWords < (sizes.vocab + 31) / 32)
-    return notForInference(session, "it does not sample tokens");
-  TESSERA_RETURN_IF_ERROR(checkPorts(prefillProgram, 1, sizes.chunk));
-  for (int64_t batch : sizes.buckets)
-    TESSERA_RETURN_IF_ERROR(
-        checkPorts(fmt::format("decode_{}", batch), batch, 1));
-  auto recipe = recipe::parseRecipe(session.artifact().recipe()->string_view(),
-                                    "the artifact's recipe");
-  if (!recipe.ok())
-    return recipe.status();
-  sizes.context =
-      std::min(recipe->inference.context, tableColumns * sizes.page);
-  sizes.hasWholePrompts =
-      recipe->attention.prompts == recipe::Prompts::Bidirectional;
-  return Status::success();
-}
-
-Status DecodePrograms::readCaches() {
-  for (const hal::TensorInfo &tensor : session.state()) {
-    if (tensor.role != artifact::Role::cache)
-      continue;
-    if (tensor.shape.size() != 4 || tensor.elements() == 0)
-      return notForInference(
-          session, fmt::format("{} is not a paged KV cache", tensor.name));
-    if (sizes.pages == 0) {
-      sizes.pages = tensor.shape[0];
-      sizes.page = tensor.shape[1];
-    }
-    if (tensor.shape[0] != sizes.pages || tensor.shape[1] != sizes.page)
-      return notForInference(session, "its KV caches differ in their pages");
-  }
-  // Slots are 32-bit numbers.
-  if (sizes.pages < 1 || sizes.page > INT32_MAX / sizes.pages)
-    return notForInference(session, "it has no KV cache, or one of more than "
-                                    "2^31 tokens");
-  return Status::success();
-}
-
-Status DecodePrograms::checkPorts(const std::string &program, int64_t batch,
-                                  int64_t tokens) {
-  struct Port {
-    std::string_view name;
-    ElementType type;
-    std::vector<int64_t> shape;
-  };
-  constexpr auto i32 = ElementType::i32, f32 = ElementType::f32;
-  std::vector<Port> wanted = {{"tokens", i32, {batch, tokens}},
-                              {"slots", i32, {batch, tokens}},
-                              {"table", i32, {batch, tableColumns}},
-                              {"starts", i32, {batch}},
-                              {"lengths", i32, {batch}},
-                              {"allowed", i32, {batch, allowedWords}},
-                              {"changed", i32, {batch, sizes.changes}},
-                              {"changes", f32, {batch, sizes.changes, 4}},
-                              {"options", f32, {batch, 2}},
-                              {"limits", i32, {batch, 4}}};
-  if (tokens > 1)
-    wanted.push_back({"last", i32, {batch}});
-  if (sizes.adapters > 0)
-    wanted.push_back({"adapters", i32, {sizes.adapters + 1}});
-  for (const Port &port : wanted) {
-    auto inputs = session.inputs(program);
-    auto found =
-        std::find_if(inputs.begin(), inputs.end(),
-                     [&](const auto &each) { return each.name == port.name; });
-    if (found == inputs.end() || found->type != port.type ||
-        !std::ranges::equal(found->shape, port.shape))
-      return notForInference(
-          session,
-          fmt::format("the input {} of {} has an unexpected type or shape",
-                      port.name, program));
-  }
-  std::vector<Port> results = {{"logits", f32, {batch, sizes.vocab}},
-                               {"token", i32, {batch}}};
-  if (!logSums.empty())
-    results.push_back({kLogSums, f32, {batch}});
-  for (const Port &port : results)
-    if (std::ranges::none_of(
-            session.outputs(program), [&](const hal::TensorInfo &each) {
-              return each.name == port.name && each.type == port.type &&
-                     std::ranges::equal(each.shape, port.shape);
-            }))
-      return notForInference(
-          session, fmt::format("{} has no output {}", program, port.name));
-  return Status::success();
+  table.reserve(size_t(ports.tableColumns) * bucket);
+  scores.resize(size_t(sizes.vocab) * bucket);
+  chosen.resize(bucket);
+  stateLengths.resize(size_t(sizes.states));
+  if (ports.hasLogSums)
+    logSums.resize(bucket);
 }
 
 //===--- running ----------------------------------------------------------===//
@@ -211,13 +68,49 @@ Status DecodePrograms::checkText(const CachedText &text, int64_t added) const {
                          "inference.context=N, up to the model's own limit",
                          tokens, sizes.context);
   auto held = int64_t(text.pages.size());
-  if (held * sizes.page < tokens || held > tableColumns)
+  if (held * sizes.page < tokens || held > ports.tableColumns)
     return Status::error("{} pages of {} tokens cannot hold a sequence of {}",
                          held, sizes.page, tokens);
   if (text.adapter < -1 || text.adapter >= sizes.adapters)
     return Status::error("adapter slot {} is not one of the program's {}",
                          text.adapter, sizes.adapters);
+  return checkState(text);
+}
+
+// A state has no past: what it is of must be all that the sequence has.
+Status DecodePrograms::checkState(const CachedText &text) const {
+  if (sizes.states == 0)
+    return Status::success();
+  if (text.state < 0 || text.state >= sizes.states)
+    return Status::error("state slot {} is not one of the program's {}",
+                         text.state, sizes.states);
+  const int64_t read = stateLengths[size_t(text.state)];
+  if (text.length != 0 && text.length != read)
+    return Status::error("the state in slot {} is of {} tokens, the sequence "
+                         "has {}",
+                         text.state, read, text.length);
   return Status::success();
+}
+
+Status
+DecodePrograms::checkStates(std::span<const CachedText> sequences) const {
+  if (sizes.states == 0)
+    return Status::success();
+  std::vector<int32_t> used;
+  for (const CachedText &text : sequences)
+    used.push_back(text.state);
+  std::ranges::sort(used);
+  const auto twice = std::ranges::adjacent_find(used);
+  if (twice != used.end())
+    return Status::error("two rows have the state in slot {}", *twice);
+  return Status::success();
+}
+
+void DecodePrograms::countStates(std::span<const CachedText> sequences,
+                                 int64_t added) {
+  if (sizes.states > 0)
+    for (const CachedText &text : sequences)
+      stateLengths[size_t(text.state)] = text.length + added;
 }
 
 // Rows without an adapter are the last.
@@ -267,15 +160,19 @@ Status DecodePrograms::writeBytes(const std::string &program,
 Status DecodePrograms::writeSlots(const std::string &program,
                                   std::span<const CachedText> sequences,
                                   int64_t bucket, int64_t added) {
-  table.assign(bucket * tableColumns, 0);
+  table.assign(bucket * ports.tableColumns, 0);
   starts.assign(bucket, 0);
   lengths.assign(bucket, 0);
+  states.assign(bucket, -1);
   for (size_t i = 0; i < sequences.size(); ++i) {
     const CachedText &text = sequences[order[i]];
-    std::ranges::copy(text.pages, table.begin() + long(i) * tableColumns);
+    std::ranges::copy(text.pages, table.begin() + long(i) * ports.tableColumns);
     starts[i] = int32_t(text.length);
     lengths[i] = int32_t(text.length + added);
+    states[i] = text.state;
   }
+  if (sizes.states > 0)
+    TESSERA_RETURN_IF_ERROR(write<int32_t>(program, "states", states));
   if (sizes.adapters > 0)
     TESSERA_RETURN_IF_ERROR(
         write<int32_t>(program, "adapters", adapterOffsets));
@@ -308,7 +205,7 @@ Status DecodePrograms::checkSamplings(std::span<const TokenSampling> samplings,
 Status DecodePrograms::writeSamplings(const std::string &program,
                                       std::span<const TokenSampling> samplings,
                                       int64_t bucket) {
-  allowed.assign(bucket * allowedWords, -1);
+  allowed.assign(bucket * ports.allowedWords, -1);
   changed.assign(bucket * sizes.changes, -1);
   changes.resize(4 * changed.size());
   options.assign(2 * bucket, 0);
@@ -316,8 +213,8 @@ Status DecodePrograms::writeSamplings(const std::string &program,
   for (size_t row = 0; row < samplings.size(); ++row) {
     const TokenSampling &sampling = samplings[order[row]];
     writeAllowed(sampling, sizes.vocab,
-                 std::span(allowed).subspan(row * size_t(allowedWords),
-                                            size_t(allowedWords)));
+                 std::span(allowed).subspan(row * size_t(ports.allowedWords),
+                                            size_t(ports.allowedWords)));
     size_t at = row * size_t(sizes.changes);
     for (const auto &[token, change] : sampling.changes) {
       changed[at] = token;
@@ -381,10 +278,11 @@ Status DecodePrograms::prefill(const CachedText &text,
   for (int64_t i = 0; i < count; ++i)
     slots[i] = slotOf(text, text.length + i);
   TESSERA_RETURN_IF_ERROR(
-      writeSlots(prefillProgram, std::span(&text, 1), 1, count));
+      writeSlots(ports.prefill, std::span(&text, 1), 1, count));
   int32_t last[] = {int32_t(count - 1)};
-  TESSERA_RETURN_IF_ERROR(write<int32_t>(prefillProgram, "last", last));
-  return runFor(prefillProgram, 1, wanted);
+  TESSERA_RETURN_IF_ERROR(write<int32_t>(ports.prefill, "last", last));
+  countStates(std::span(&text, 1), count);
+  return runFor(ports.prefill, 1, wanted);
 }
 
 Status DecodePrograms::checkDecode(std::span<const CachedText> sequences,
@@ -399,6 +297,7 @@ Status DecodePrograms::checkDecode(std::span<const CachedText> sequences,
   TESSERA_RETURN_IF_ERROR(checkTokens(tokens));
   for (const CachedText &text : sequences)
     TESSERA_RETURN_IF_ERROR(checkText(text, 1));
+  TESSERA_RETURN_IF_ERROR(checkStates(sequences));
   return checkSamplings(wanted.samplings, count);
 }
 
@@ -419,6 +318,7 @@ Status DecodePrograms::decode(std::span<const CachedText> sequences,
     slots[i] = slotOf(text, text.length);
   }
   TESSERA_RETURN_IF_ERROR(writeSlots(program, sequences, bucket, 1));
+  countStates(sequences, 1);
   return runFor(program, bucket, wanted);
 }
 

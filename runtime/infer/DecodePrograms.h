@@ -2,7 +2,7 @@
 // of an artifact that was compiled with --mode infer.
 #pragma once
 #include "runtime/hal/Session.h"
-#include "runtime/infer/PagedModel.h"
+#include "runtime/infer/DecoderPorts.h"
 
 #include <functional>
 #include <map>
@@ -44,11 +44,12 @@ public:
   }
 
 private:
-  explicit DecodePrograms(hal::Session &session) : session(session) {}
-  Status readShape();
-  Status readCaches();
-  Status checkPorts(const std::string &program, int64_t batch, int64_t tokens);
+  DecodePrograms(hal::Session &session, DecoderPorts ports);
   Status checkText(const CachedText &text, int64_t added) const;
+  Status checkState(const CachedText &text) const;
+  Status checkStates(std::span<const CachedText> sequences) const;
+  /// Notes that the sequences have `added` more tokens each.
+  void countStates(std::span<const CachedText> sequences, int64_t added);
   Status checkTokens(std::span<const int32_t> tokens) const;
   /// Sorts the rows of the next run by adapter, as its programs require, and
   /// counts each slot's rows, of `added` tokens each.
@@ -79,16 +80,16 @@ private:
                 const Wanted &wanted);
 
   hal::Session &session;
-  DecoderShape sizes;
-  int64_t tableColumns = 0, allowedWords = 0;
-  std::string prefillProgram;
+  const DecoderPorts ports;
+  const DecoderShape &sizes = ports.shape;
   /// The last values written to each input, by program and name.
   std::map<std::string,
            std::map<std::string, std::vector<std::byte>, std::less<>>>
       written;
   std::vector<float> scores;  ///< [sequences, vocab]
   std::vector<float> logSums; ///< [sequences]; empty: no such output
-  std::vector<int32_t> ids, slots, table, starts, lengths;
+  std::vector<int32_t> ids, slots, table, starts, lengths, states;
+  std::vector<int64_t> stateLengths; ///< tokens of the state in each slot
   /// The sequence of each row of the last run, and the row of each sequence.
   std::vector<size_t> order, rows;
   std::vector<int32_t> adapterOffsets; ///< [sizes.adapters + 1]

@@ -16,6 +16,8 @@ Decoder::Decoder(std::unique_ptr<PagedModel> model)
     : programs(std::move(model)) {
   unused.resize(shape().pages);
   std::iota(unused.rbegin(), unused.rend(), 0);
+  unusedStates.resize(size_t(shape().states));
+  std::iota(unusedStates.rbegin(), unusedStates.rend(), 0);
 }
 
 bool Decoder::hasRoom(const Sequence &sequence, int64_t count) const {
@@ -41,6 +43,14 @@ Status Decoder::reserve(Sequence &sequence, int64_t count) {
                          "tokens; end another one, or raise inference.pages "
                          "when compiling (now {} pages of {} tokens)",
                          tokens, shape().pages, shape().page);
+  if (shape().states > 0 && sequence.state < 0) {
+    if (unusedStates.empty())
+      return Status::error("all {} slots for recurrent states are used; end a "
+                           "sequence, or raise inference.batch when compiling",
+                           shape().states);
+    sequence.state = unusedStates.back();
+    unusedStates.pop_back();
+  }
   while (int64_t(sequence.pages.size()) * shape().page < tokens) {
     sequence.pages.push_back(unused.back());
     unused.pop_back();
@@ -70,6 +80,8 @@ Status Decoder::reserveAll(std::span<Sequence *const> sequences) {
 }
 
 void Decoder::truncate(Sequence &sequence, int64_t length) {
+  if (length < sequence.tokens && !shape().reusesPrefixes())
+    length = 0;
   sequence.tokens = std::clamp<int64_t>(length, 0, sequence.tokens);
   auto kept = size_t((sequence.tokens + shape().page - 1) / shape().page);
   while (sequence.pages.size() > kept) {
@@ -82,6 +94,8 @@ void Decoder::release(Sequence &sequence) {
   unused.insert(unused.end(), sequence.pages.rbegin(), sequence.pages.rend());
   sequence.pages.clear();
   sequence.tokens = 0;
+  if (sequence.state >= 0)
+    unusedStates.push_back(std::exchange(sequence.state, -1));
 }
 
 Status Decoder::read(Sequence &sequence, std::span<const int32_t> tokens,
@@ -98,7 +112,7 @@ Status Decoder::read(Sequence &sequence, std::span<const int32_t> tokens,
   while (!tokens.empty()) {
     auto count = std::min<size_t>(tokens.size(), shape().chunk);
     TESSERA_RETURN_IF_ERROR(programs->prefill(
-        {sequence.pages, sequence.tokens, adapter}, tokens.first(count),
+        cached(sequence), tokens.first(count),
         count == tokens.size() ? wanted : Wanted{.logits = false}));
     sequence.tokens += int64_t(count);
     tokens = tokens.subspan(count);
@@ -110,10 +124,10 @@ Status Decoder::step(std::span<Sequence *const> sequences,
                      std::span<const int32_t> tokens, const Wanted &wanted) {
   if (int64_t(sequences.size()) <= shape().buckets.back())
     TESSERA_RETURN_IF_ERROR(reserveAll(sequences));
-  std::vector<CachedText> cached;
+  std::vector<CachedText> rows;
   for (const Sequence *each : sequences)
-    cached.push_back({each->pages, each->tokens, adapter});
-  TESSERA_RETURN_IF_ERROR(programs->decode(cached, tokens, wanted));
+    rows.push_back(cached(*each));
+  TESSERA_RETURN_IF_ERROR(programs->decode(rows, tokens, wanted));
   for (Sequence *each : sequences)
     ++each->tokens;
   return Status::success();

@@ -20,7 +20,8 @@ class Sequence {
 public:
   Sequence() = default;
   Sequence(Sequence &&other) noexcept
-      : pages(std::move(other.pages)), tokens(std::exchange(other.tokens, 0)) {}
+      : pages(std::move(other.pages)), tokens(std::exchange(other.tokens, 0)),
+        state(std::exchange(other.state, -1)) {}
   Sequence &operator=(Sequence &&other) = delete;
   int64_t length() const { return tokens; }
 
@@ -28,6 +29,7 @@ private:
   friend class Decoder;
   std::vector<int32_t> pages;
   int64_t tokens = 0;
+  int32_t state = -1; ///< slot
 };
 
 /// Owns the pages of a session's KV cache. Not thread-safe.
@@ -61,7 +63,8 @@ public:
   }
   int32_t token(int64_t row) const { return programs->token(row); }
   /// Drops all but the first `length` tokens and frees the pages that only the
-  /// others used.
+  /// others used. Without reusesPrefixes() drops all tokens, unless `length` is
+  /// that of the sequence: see its length() afterwards.
   void truncate(Sequence &sequence, int64_t length);
   /// The adapter slot with which sequences are computed from here on; those in
   /// the cache should be released before. -1: none.
@@ -72,10 +75,14 @@ public:
 private:
   Status noContext(int64_t tokens) const;
   Status reserve(Sequence &sequence, int64_t count);
+  CachedText cached(const Sequence &sequence) const {
+    return {sequence.pages, sequence.tokens, adapter, sequence.state};
+  }
   Status reserveAll(std::span<Sequence *const> sequences);
 
   std::unique_ptr<PagedModel> programs;
   std::vector<int32_t> unused; ///< free pages; the last one is taken next
+  std::vector<int32_t> unusedStates;
   int32_t adapter = -1;
 };
 

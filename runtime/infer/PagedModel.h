@@ -1,7 +1,8 @@
 // A model that appends tokens to sequences whose keys and values are stored in
 // pages of a KV cache (Kwon et al. 2023). The caller owns the pages and passes
-// each sequence's block table. DecodePrograms implements it with compiled
-// programs.
+// each sequence's block table. A model with recurrent layers has a state for
+// each sequence, too, of all tokens so far: the caller owns its slot.
+// DecodePrograms implements it with compiled programs.
 #pragma once
 #include "runtime/infer/TokenGuide.h"
 #include "runtime/support/Status.h"
@@ -29,6 +30,11 @@ struct DecoderShape {
   /// The tokens of a prompt see each other (attention.prompts: bidirectional):
   /// the first chunk of a sequence is its whole prompt.
   bool hasWholePrompts = false;
+  /// Slots for the states of sequences; 0: no recurrent layers.
+  int64_t states = 0;
+  /// Whether a sequence can begin with the cached tokens of another, or return
+  /// to its own earlier ones. A state is of all tokens, and has no past.
+  bool reusesPrefixes() const { return !hasWholePrompts && states == 0; }
 };
 
 /// Whether a prompt of so many tokens is one chunk, if it must be.
@@ -60,6 +66,9 @@ struct CachedText {
   std::span<const int32_t> pages;
   int64_t length = 0;
   int32_t adapter = -1; ///< the slot of its adapter; -1: none
+  /// The slot of its state, if the model has states: no other sequence's until
+  /// this one ends. At length 0 it is cleared.
+  int32_t state = -1;
 };
 
 /// Not thread-safe.
@@ -87,8 +96,8 @@ public:
                          const Wanted &wanted) = 0;
   /// Appends token i to sequence i, at most as many as the largest bucket; row
   /// i then predicts sequence i's next token. Consecutive entries may be one
-  /// growing sequence, with the same pages and each one token longer; otherwise
-  /// no page that is written is shared.
+  /// growing sequence, with the same pages and each one token longer, unless
+  /// the model has states; otherwise no page that is written is shared.
   virtual Status decode(std::span<const CachedText> sequences,
                         std::span<const int32_t> tokens,
                         const Wanted &wanted) = 0;

@@ -11,9 +11,9 @@ using comm::ElementType;
 enum Kind : int32_t { heartbeat, prefilled, decoded, ended };
 
 /// A message is the kind, its length in words, the number of sequences and of
-/// tokens; then length, adapter and number of pages of each sequence, all
-/// pages, all tokens.
-constexpr size_t kHeaderWords = 4, kSequenceWords = 3;
+/// tokens; then length, adapter, state and number of pages of each sequence,
+/// all pages, all tokens.
+constexpr size_t kHeaderWords = 4, kSequenceWords = 4;
 constexpr size_t kFirstWords = CallBroadcaster::kFirstWords;
 /// Far more than any call has: 4,096 sequences of 2^24 tokens in pages of 64.
 constexpr int64_t kMostWords = int64_t(1) << 30;
@@ -23,7 +23,7 @@ void write(std::vector<int32_t> &words, Kind kind,
            std::span<const int32_t> tokens) {
   words.assign({kind, 0, int32_t(sequences.size()), int32_t(tokens.size())});
   for (const CachedText &each : sequences)
-    words.insert(words.end(), {int32_t(each.length), each.adapter,
+    words.insert(words.end(), {int32_t(each.length), each.adapter, each.state,
                                int32_t(each.pages.size())});
   for (const CachedText &each : sequences)
     words.insert(words.end(), each.pages.begin(), each.pages.end());
@@ -52,10 +52,11 @@ StatusOr<Call> read(std::span<const int32_t> words) {
     return malformed();
   for (size_t i = 0; i < sequences; ++i) {
     auto fields = words.subspan(kHeaderWords + i * kSequenceWords);
-    const auto pages = size_t(uint32_t(fields[2]));
+    const auto pages = size_t(uint32_t(fields[3]));
     if (pages > words.size() - at)
       return malformed();
-    call.sequences.push_back({words.subspan(at, pages), fields[0], fields[1]});
+    call.sequences.push_back(
+        {words.subspan(at, pages), fields[0], fields[1], fields[2]});
     at += pages;
   }
   if (tokens != words.size() - at)

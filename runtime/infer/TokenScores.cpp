@@ -24,6 +24,89 @@ static double logProbability(std::span<const float> logits,
 namespace {
 using Tokens = std::span<const int32_t>;
 
+/// Sequences of a model with states, one row each: the tokens of one sequence
+/// are computed after each other.
+class RecurrentScorer {
+public:
+  RecurrentScorer(PagedModel &model, std::span<const Tokens> sequences,
+                  const TakeLogits &take)
+      : model(model), sequences(sequences), take(take),
+        unusedPages(std::size_t(model.shape().pages)) {
+    std::iota(unusedPages.rbegin(), unusedPages.rend(), 0);
+    const auto rows =
+        std::min(model.shape().states, model.shape().buckets.back());
+    unusedStates.resize(std::size_t(rows));
+    std::iota(unusedStates.rbegin(), unusedStates.rend(), 0);
+  }
+
+  Status run() {
+    while (true) {
+      start();
+      if (rows.empty())
+        return Status::success();
+      TESSERA_RETURN_IF_ERROR(step());
+    }
+  }
+
+private:
+  struct Row {
+    std::size_t sequence;
+    int32_t state;
+    std::vector<int32_t> pages;
+    int64_t at = 0; ///< token to read
+  };
+
+  void start() {
+    const int64_t page = model.shape().page;
+    for (; next < sequences.size() && !unusedStates.empty(); ++next) {
+      // The last token is predicted, not read.
+      const auto read = int64_t(sequences[next].size()) - 1;
+      if (read < 1)
+        continue;
+      const auto pages = std::size_t((read + page - 1) / page);
+      if (pages > unusedPages.size())
+        return;
+      rows.push_back({next,
+                      unusedStates.back(),
+                      {unusedPages.end() - long(pages), unusedPages.end()}});
+      unusedPages.resize(unusedPages.size() - pages);
+      unusedStates.pop_back();
+    }
+  }
+
+  Status step() {
+    std::vector<CachedText> inputs;
+    std::vector<int32_t> fed;
+    for (const Row &each : rows) {
+      inputs.push_back({each.pages, each.at, -1, each.state});
+      fed.push_back(sequences[each.sequence][std::size_t(each.at)]);
+    }
+    TESSERA_RETURN_IF_ERROR(model.decode(inputs, fed, {}));
+    for (std::size_t row = 0; row < rows.size(); ++row)
+      take(rows[row].sequence, ++rows[row].at, model.logits(int64_t(row)),
+           model.logSum(int64_t(row)));
+    std::erase_if(rows, [&](const Row &row) { return release(row); });
+    return Status::success();
+  }
+
+  /// If the row has nothing to read any more.
+  bool release(const Row &row) {
+    if (row.at + 1 < int64_t(sequences[row.sequence].size()))
+      return false;
+    unusedPages.insert(unusedPages.end(), row.pages.begin(), row.pages.end());
+    unusedStates.push_back(row.state);
+    return true;
+  }
+
+  PagedModel &model;
+  std::span<const Tokens> sequences;
+  const TakeLogits &take;
+  std::vector<int32_t> unusedPages, unusedStates;
+  std::vector<Row> rows;
+  std::size_t next = 0; ///< sequence to start
+};
+
+/// The tokens of sequences in order, several of a sequence in one step.
 class Scorer {
 public:
   Scorer(PagedModel &model, std::span<const Tokens> sequences,
@@ -178,6 +261,8 @@ Status readLogits(PagedModel &model, std::span<const Tokens> sequences,
     for (size_t i = 0; i < prompts.size(); ++i)
       if (prompts[i] < int64_t(sequences[i].size()))
         TESSERA_RETURN_IF_ERROR(checkPrompt(prompts[i], shape));
+  if (shape.states > 0)
+    return RecurrentScorer(model, sequences, take).run();
   return Scorer(model, sequences, take, prompts).run();
 }
 

@@ -28,7 +28,9 @@ Status readLogits(PagedModel &model,
 
 /// Scores all tokens of each sequence but its first, in order. Each starts in
 /// an empty KV cache. A decode step has as many tokens as the largest bucket,
-/// several of a sequence where the pages hold few sequences. If the model reads
+/// several of a sequence where the pages hold few sequences; a model with
+/// states computes one token of each of several sequences instead, so that only
+/// the tokens of one sequence are in order. If the model reads
 /// whole prompts, `prompts` has the number of tokens of each sequence's, which
 /// are not scored; else it is not used. Errors: a sequence is longer than the
 /// context, or than all pages together; a prompt is longer than a chunk, or

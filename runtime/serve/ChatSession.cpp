@@ -20,6 +20,7 @@ Status ChatSession::readPrompt(std::span<const int32_t> prompt,
   if (decoder.shape().hasWholePrompts)
     kept = 0;
   decoder.truncate(sequence, int64_t(kept));
+  kept = size_t(sequence.length());
   cached.resize(kept);
   answer.kept = int64_t(kept);
   answer.read = int64_t(prompt.size() - kept);

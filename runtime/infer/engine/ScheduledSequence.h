@@ -36,7 +36,8 @@ struct ScheduledSequence {
 
   /// As the model takes a row of it after `length` tokens.
   CachedText cached(int64_t length) const {
-    return {list.pages, length, request.adapter ? request.adapter->slot : -1};
+    return {list.pages, length, request.adapter ? request.adapter->slot : -1,
+            state};
   }
   /// The root of its prefixes in the cache.
   uint64_t root() const {
@@ -75,6 +76,7 @@ struct ScheduledSequence {
   bool isSampled = false;          ///< whether the model samples this iteration
   std::vector<int32_t> tokens;     ///< prompt and generated tokens
   PageList list;
+  int32_t state = -1;   ///< the slot of its state, while it runs
   int64_t computed = 0; ///< tokens in the KV cache
   int64_t scored = 1; ///< next prompt token to score; the first has no logprob
   EngineResult result;

@@ -2,6 +2,8 @@
 #include "runtime/infer/engine/ScheduledSequence.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 namespace tessera {
 
@@ -17,6 +19,12 @@ Scheduler::Scheduler(PagedModel &model, const SchedulerOptions &options)
     this->options.maxBatch = most;
   if (options.choices < 1 || options.choices > model.shape().vocab)
     this->options.choices = model.shape().vocab;
+  if (const int64_t states = model.shape().states) {
+    this->options.maxBatch = std::min(this->options.maxBatch, states);
+    this->options.drafts = 0; // a state cannot return from a refused draft
+    unusedStates.resize(size_t(states));
+    std::iota(unusedStates.rbegin(), unusedStates.rend(), 0);
+  }
 }
 
 Scheduler::~Scheduler() = default;
@@ -85,10 +93,16 @@ int64_t Scheduler::unfinishedTokens() const {
 
 //===--- ends -------------------------------------------------------------===//
 
+void Scheduler::releaseMemory(Sequence &sequence) {
+  pool.release(sequence.list);
+  if (sequence.state >= 0)
+    unusedStates.push_back(std::exchange(sequence.state, -1));
+}
+
 void Scheduler::finish(Sequence &sequence, FinishReason reason,
                        const std::string &message) {
   auto now = EngineClock::now();
-  pool.release(sequence.list);
+  releaseMemory(sequence);
   sequence.request.adapter
       .reset(); // its slot may be free before the sink knows
   sequence.noteRead();
@@ -146,8 +160,7 @@ bool Scheduler::givePages(Sequence &sequence) {
   // score.
   int64_t known =
       (sequence.scores() ? sequence.scored : int64_t(tokens.size())) - 1;
-  // What a token of a whole prompt has depends on those after it.
-  if (model.shape().hasWholePrompts)
+  if (!model.shape().reusesPrefixes())
     known = 0;
   int64_t found = pool.takePrefix(tokens.first(std::size_t(known)),
                                   sequence.list, sequence.root());
@@ -156,6 +169,10 @@ bool Scheduler::givePages(Sequence &sequence) {
       (!running.empty() && pool.available() < int64_t(running.size()))) {
     pool.release(sequence.list);
     return false;
+  }
+  if (!unusedStates.empty()) {
+    sequence.state = unusedStates.back();
+    unusedStates.pop_back();
   }
   sequence.computed = found;
   return true;
@@ -194,7 +211,7 @@ void Scheduler::admit(EngineClock::time_point now) {
 void Scheduler::preemptYoungest() {
   std::unique_ptr<Sequence> sequence = std::move(running.back());
   running.pop_back();
-  pool.release(sequence->list);
+  releaseMemory(*sequence);
   sequence->noteRead();
   sequence->computed = 0;
   ++counters.preemptions;
@@ -215,17 +232,27 @@ Status Scheduler::step() {
   return Status::success();
 }
 
-// One prompt of each kind: scoring is limited to a batch of rows, and must not
+// The state after a chunk of a prompt is that after its tokens one by one but
+// for rounding. So a preempted sequence is recomputed as it was computed.
+bool Scheduler::isReadInRows(const Sequence &sequence) const {
+  if (model.shape().states == 0)
+    return sequence.scores();
+  // One last token of a prompt is decoded, not prefilled.
+  return sequence.request.scoresPrompt ||
+         sequence.computed + 1 >= sequence.result.promptTokens;
+}
+
+// One prompt of each kind: reading in rows is limited to a batch, and must not
 // delay others.
 Status Scheduler::readChunk() {
-  for (bool scores : {false, true}) {
+  for (bool inRows : {false, true}) {
     auto found = std::ranges::find_if(running, [&](const auto &sequence) {
-      return sequence->unread() > 1 && sequence->scores() == scores;
+      return sequence->unread() > 1 && isReadInRows(*sequence) == inRows;
     });
     if (found == running.end())
       continue;
     Sequence &sequence = **found;
-    TESSERA_RETURN_IF_ERROR(scores ? score(sequence) : prefill(sequence));
+    TESSERA_RETURN_IF_ERROR(inRows ? readRows(sequence) : prefill(sequence));
     if (!sequence.generates() && sequence.toRead() == 0)
       finish(sequence, FinishReason::length);
     sweep();
@@ -235,16 +262,20 @@ Status Scheduler::readChunk() {
 
 /// Lets later sequences find the tokens that are computed.
 void Scheduler::publish(Sequence &sequence) {
-  if (!model.shape().hasWholePrompts)
+  if (model.shape().reusesPrefixes())
     pool.publish(sequence.list,
                  std::span(sequence.tokens).first(size_t(sequence.computed)));
 }
 
 Status Scheduler::prefill(Sequence &sequence) {
-  const bool isPrompt = model.shape().hasWholePrompts && sequence.computed == 0;
-  int64_t count =
-      std::min(sequence.toRead(),
-               isPrompt ? sequence.result.promptTokens : model.shape().chunk);
+  const DecoderShape &shape = model.shape();
+  const int64_t prompt = sequence.result.promptTokens - sequence.computed;
+  int64_t most = shape.chunk;
+  if (shape.hasWholePrompts && sequence.computed == 0)
+    most = prompt;
+  else if (shape.states > 0)
+    most = std::min(most, prompt);
+  int64_t count = std::min(sequence.toRead(), most);
   bool last = count == sequence.unread();
   Sequence *one[] = {&sequence};
   sequence.drafts = {};
@@ -260,9 +291,12 @@ Status Scheduler::prefill(Sequence &sequence) {
   return Status::success();
 }
 
-Status Scheduler::score(Sequence &sequence) {
+Status Scheduler::readRows(Sequence &sequence) {
   int64_t begin = sequence.computed;
-  int64_t count = std::min(sequence.toRead(), model.shape().buckets.back());
+  // Rows of one call are computed side by side, and a state after each other.
+  const int64_t most =
+      model.shape().states > 0 ? 1 : model.shape().buckets.back();
+  int64_t count = std::min(sequence.toRead(), most);
   bool last = count == sequence.unread();
   std::vector<CachedText> cached;
   cached.reserve(size_t(count));

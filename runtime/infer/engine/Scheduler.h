@@ -15,6 +15,10 @@
 // as likely as without drafts, it is the same. A prompt that is scored by
 // logprobs is computed in such rows too, as drafts that are always accepted: a
 // prefill chunk has logits after its last token only.
+//
+// A model with recurrent layers has a state for each running sequence, which is
+// of all its tokens. So it has neither drafts nor a prefix cache, and a prompt
+// is scored token by token.
 #pragma once
 #include "runtime/infer/PagedModel.h"
 #include "runtime/infer/engine/EngineMetrics.h"
@@ -37,7 +41,7 @@ struct SchedulerOptions {
   /// vocabulary padded beyond the tokenizer's has ids without a token.)
   int64_t choices = 0;
   /// Draft tokens of a sequence that one step verifies (NgramDraft.h), as far
-  /// as the largest bucket has room; 0: none.
+  /// as the largest bucket has room; 0: none, and so for models with states.
   int64_t drafts = 0;
 };
 
@@ -77,10 +81,14 @@ private:
   void expire(EngineClock::time_point now);
   void admit(EngineClock::time_point now);
   bool givePages(Sequence &sequence);
+  /// Of a sequence that ends or is preempted: its pages and its state.
+  void releaseMemory(Sequence &sequence);
   void publish(Sequence &sequence);
   Status readChunk();
   Status prefill(Sequence &sequence);
-  Status score(Sequence &sequence);
+  bool isReadInRows(const Sequence &sequence) const;
+  /// Appends tokens as decoding does, and reports the scores of a prompt's.
+  Status readRows(Sequence &sequence);
   Status decode();
   std::vector<Sequence *> decodable();
   void addDrafts(std::span<Sequence *const> sequences);
@@ -99,6 +107,8 @@ private:
   PagedModel &model;
   SchedulerOptions options;
   PagePool pool;
+  /// Slots for the states of sequences; as many as can run, or none.
+  std::vector<int32_t> unusedStates;
   std::vector<TokenSampling> samplings;          ///< of an iteration
   SequenceList running;                          ///< oldest first
   std::deque<std::unique_ptr<Sequence>> waiting; ///< oldest first

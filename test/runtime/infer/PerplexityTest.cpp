@@ -36,6 +36,13 @@ public:
   Status decode(std::span<const CachedText> texts,
                 std::span<const int32_t> tokens, const Wanted &) override {
     most = std::max(most, texts.size());
+    if (sizes.states > 0)
+      for (const CachedText &text : texts) {
+        EXPECT_LT(text.state, sizes.states);
+        if (text.length > 0)
+          EXPECT_EQ(lengths[text.state], text.length);
+        lengths[text.state] = text.length + 1;
+      }
     rows.assign(texts.size(), std::vector<float>(10));
     for (size_t i = 0; i < texts.size(); ++i) {
       int64_t at = texts[i].length;
@@ -53,6 +60,7 @@ public:
   DecoderShape sizes;
   size_t most = 0;
   std::map<int64_t, int64_t> owner;
+  std::map<int32_t, int64_t> lengths; ///< of states
   std::vector<std::vector<float>> rows;
 };
 
@@ -118,6 +126,32 @@ TEST(TokenScores, HaveEveryTokenButTheFirstInOrder) {
         wanted.emplace_back(i, at);
     EXPECT_EQ(seen, wanted);
   }
+}
+
+TEST(TokenScores, HaveOneRowForEachState) {
+  const std::vector<std::vector<int32_t>> texts = {
+      {1, 2, 3, 4, 5, 6, 7, 8}, {4},      {}, {1, 2}, {3, 4, 9},
+      {1, 2, 3, 4, 5, 6, 7, 9}, {7, 8, 9}};
+  const std::vector<std::span<const int32_t>> sequences(texts.begin(),
+                                                        texts.end());
+  for (int64_t pages : {4, 5, 9})
+    for (int64_t states : {1, 2, 5}) {
+      Counting model;
+      model.sizes.pages = pages;
+      model.sizes.states = states;
+      std::vector<int64_t> seen(texts.size(), 1);
+      const double all = std::log(9 + std::exp(3.0));
+      const Status status = scoreTokens(
+          model, sequences, [&](std::size_t i, int64_t at, double logProb) {
+            EXPECT_EQ(at, seen[i]++);
+            const bool foretold = texts[i][at] == (texts[i][at - 1] + 1) % 10;
+            EXPECT_NEAR(logProb, (foretold ? 3 : 0) - all, 1e-6);
+          });
+      ASSERT_TRUE(status.ok()) << status.message();
+      for (std::size_t i = 0; i < texts.size(); ++i)
+        EXPECT_EQ(seen[i], std::max<int64_t>(1, int64_t(texts[i].size())));
+      EXPECT_LE(model.most, std::size_t(std::min<int64_t>(states, 3)));
+    }
 }
 
 TEST(TokenScores, AreOfTheTokensAfterAWholePrompt) {

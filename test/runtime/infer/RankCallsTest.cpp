@@ -40,8 +40,8 @@ private:
              std::span<const int32_t> tokens) {
     std::string line = what;
     for (const CachedText &each : sequences)
-      line += fmt::format(" [{}] {} {}", fmt::join(each.pages, ","),
-                          each.length, each.adapter);
+      line += fmt::format(" [{}] {} {} {}", fmt::join(each.pages, ","),
+                          each.length, each.adapter, each.state);
     lines.push_back(line + fmt::format(": {}", fmt::join(tokens, ",")));
     return Status::success();
   }
@@ -80,7 +80,8 @@ TEST(RankCalls, ArriveAsTheyWereMade) {
   const std::vector<int32_t> few = {3, 1}, many(700, 9), none;
   auto lines = record(3, {}, std::chrono::minutes(1), [&](PagedModel &model) {
     EXPECT_TRUE(model.prefill({few, 64, -1}, many, {}).ok());
-    const CachedText sequences[] = {{few, 5, 1}, {none, 0, -1}, {many, 9, 0}};
+    const CachedText sequences[] = {
+        {few, 5, 1, 2}, {none, 0, -1}, {many, 9, 0}};
     const int32_t tokens[] = {4, 5, 6};
     EXPECT_TRUE(model.decode(sequences, tokens, {}).ok());
     EXPECT_TRUE(model
@@ -90,7 +91,7 @@ TEST(RankCalls, ArriveAsTheyWereMade) {
     EXPECT_EQ(model.token(0), 7);
   });
   ASSERT_EQ(lines[0].size(), 3U);
-  EXPECT_EQ(lines[0].back(), "decode [3,1] 5 1: 4");
+  EXPECT_EQ(lines[0].back(), "decode [3,1] 5 1 2: 4");
   EXPECT_EQ(lines[1], lines[0]);
   EXPECT_EQ(lines[2], lines[0]);
 }
@@ -111,7 +112,7 @@ TEST(RankCalls, RanksThatWaitForCallsAreNotEnded) {
     const int32_t token[] = {2};
     EXPECT_TRUE(model.prefill({}, token, {}).ok());
   });
-  EXPECT_EQ(lines[1], std::vector<std::string>{"prefill [] 0 -1: 2"});
+  EXPECT_EQ(lines[1], std::vector<std::string>{"prefill [] 0 -1 -1: 2"});
 }
 
 TEST(RankCalls, AfterTheEndAreErrors) {

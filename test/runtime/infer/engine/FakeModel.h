@@ -1,7 +1,8 @@
 // A model without weights: what stands in the cache for a token is a hash of
 // it, of its adapter and of all that stands before it, and logits are hashes of
 // all that. So a page that was written by another text or with another adapter,
-// moved, or never filled shows in every token that follows.
+// moved, or never filled shows in every token that follows. A state is a hash
+// of all tokens, too, and differs if they were read in chunks instead of rows.
 #pragma once
 #include "runtime/infer/PagedModel.h"
 #include "runtime/infer/Sampler.h"
@@ -18,6 +19,7 @@ class FakeModel final : public PagedModel {
 public:
   explicit FakeModel(DecoderShape given)
       : sizes(std::move(given)), cache(sizes.pages * sizes.page),
+        states(size_t(sizes.states)),
         scores(sizes.buckets.back() * sizes.vocab) {}
 
   const DecoderShape &shape() const override { return sizes; }
@@ -36,6 +38,8 @@ public:
         all = mix64(all + uint64_t(token) + 1);
     for (int32_t token : tokens) {
       write(at, token);
+      if (sizes.states > 0)
+        ++states.at(size_t(at.state)).hash;
       slot(at, at.length) += all;
       ++at.length;
     }
@@ -50,10 +54,17 @@ public:
       return Status::error("the device is gone");
     if (sequences.empty() || int64_t(sequences.size()) > sizes.buckets.back())
       return Status::error("{} sequences in a step", sequences.size());
+    for (size_t i = 0; sizes.states > 0 && i < sequences.size(); ++i)
+      for (const CachedText &other : sequences.first(i))
+        if (other.state == sequences[i].state)
+          return Status::error("two rows with state {}", other.state);
     for (size_t i = 0; i < sequences.size(); ++i)
       write(sequences[i], tokens[i]);
-    for (size_t i = 0; i < sequences.size(); ++i)
-      score({sequences[i].pages, sequences[i].length + 1}, int64_t(i));
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      CachedText grown = sequences[i];
+      ++grown.length;
+      score(grown, int64_t(i));
+    }
     mostTogether = std::max(mostTogether, sequences.size());
     return answer(wanted, sequences.size());
   }
@@ -75,13 +86,23 @@ private:
   void write(const CachedText &text, int32_t token) {
     uint64_t before = text.length ? slot(text, text.length - 1) : 1;
     uint64_t adapter = uint64_t(text.adapter + 1) << 32;
-    slot(text, text.length) =
-        mix64(before + mix64(adapter + uint64_t(token) + 1));
+    const uint64_t added = mix64(adapter + uint64_t(token) + 1);
+    slot(text, text.length) = mix64(before + added);
+    if (sizes.states == 0)
+      return;
+    State &state = states.at(size_t(text.state));
+    if (text.length == 0)
+      state = {};
+    if (state.length++ != text.length) // of another sequence, or of more
+      ++state.hash;
+    state.hash = mix64(state.hash + added);
   }
   void score(const CachedText &text, int64_t row) {
     uint64_t sum = 0;
     for (int64_t i = 0; i < text.length; ++i)
       sum = mix64(sum + slot(text, i));
+    if (sizes.states > 0)
+      sum = mix64(sum + states.at(size_t(text.state)).hash);
     for (int64_t i = 0; i < sizes.vocab; ++i)
       scores[row * sizes.vocab + i] =
           float(mix64(sum + uint64_t(i)) >> 40) * 0x1p-22f;
@@ -107,9 +128,15 @@ private:
     return Status::success();
   }
 
+  struct State {
+    int64_t length = 0;
+    uint64_t hash = 0;
+  };
+
   DecoderShape sizes;
   std::vector<int32_t> chosen;
   std::vector<uint64_t> cache;
+  std::vector<State> states;
   std::vector<float> scores;
 };
 

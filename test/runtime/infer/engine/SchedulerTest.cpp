@@ -217,6 +217,32 @@ TEST(Scheduler, ReadsWholePrompts) {
   EXPECT_GT(preemptions, 50u);
 }
 
+TEST(Scheduler, KeepsTheStatesOfSequencesApart) {
+  int64_t preemptions = 0;
+  for (uint64_t seed = 0; seed < 600; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    DecoderShape shape = shapeOf(10 + random(20));
+    shape.states = 2 + random(3);
+    FakeModel model(shape);
+    Scheduler scheduler(model, {.drafts = int64_t(seed) % 4});
+    std::vector<Planned> plan = randomPlan(random);
+    run(scheduler, shape, plan);
+    EXPECT_LE(int64_t(model.mostTogether), shape.states);
+    DecoderShape large = shape;
+    large.pages = 64;
+    for (const Planned &each : plan)
+      expectAsAlone(each, large);
+    EXPECT_EQ(scheduler.metrics().pagesUsed, 0);
+    EXPECT_EQ(scheduler.metrics().prefixHits, 0u);
+    EXPECT_EQ(scheduler.metrics().draftTokens, 0u);
+    preemptions += scheduler.metrics().preemptions;
+    if (::testing::Test::HasFailure())
+      return;
+  }
+  EXPECT_GT(preemptions, 50u);
+}
+
 TEST(Scheduler, RefusesWhatWholePromptsDoNotAllow) {
   DecoderShape shape = shapeOf(20);
   shape.hasWholePrompts = true;
