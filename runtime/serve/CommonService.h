@@ -8,6 +8,7 @@
 #include "runtime/serve/HttpServer.h"
 #include "runtime/serve/Routes.h"
 #include "runtime/serve/Training.h"
+#include "runtime/serve/telemetry/TraceExporter.h"
 
 #include <map>
 #include <optional>
@@ -34,6 +35,7 @@ struct ServiceOptions {
   SamplingOptions sampling = usualSampling(); ///< defaults of requests
   HealthTimes health;
   StoreLimits store; ///< of stored answers, for all keys together
+  std::shared_ptr<TraceExporter> traces = {}; ///< null: none
 };
 
 class CommonService : public HttpHandler {
@@ -76,6 +78,9 @@ protected:
                      const Reply &reply);
   virtual std::string engineMetrics() const = 0;
   virtual int64_t context() const = 0; ///< tokens
+  std::string traceMetrics() const {
+    return options.traces ? options.traces->metrics() : "";
+  }
 
   void sendText(const Reply &reply, std::string_view type, std::string body);
   void sendJson(const Reply &reply, std::string body);

@@ -112,13 +112,14 @@ private:
   struct Call {
     EmbeddingsRequest request;
     Reply reply;
+    std::optional<TraceContext> trace; ///< of the client
     Clock::time_point arrived = Clock::now();
     bool isGone = false; ///< the client has disconnected
   };
   void post(const HttpRequest &request, Endpoint endpoint,
             const Reply &reply) override;
   std::string engineMetrics() const override {
-    return engine.metrics().print();
+    return engine.metrics().print() + traceMetrics();
   }
   int64_t context() const override { return engine.shape().context; }
   /// The tokens of all inputs, or the error of one.
@@ -126,7 +127,8 @@ private:
   makeWork(const EmbeddingsRequest &request);
   void submit(EmbedRequest work, const std::shared_ptr<Call> &call);
   void finish(const Call &call, EmbedResult result);
-  static void log(int status, const Call &call, int64_t tokens);
+  void log(int status, const Call &call, int64_t tokens,
+           const std::string &error = {}) const;
 
   EmbedEngine &engine;
   TextEmbedder embedder;
@@ -156,7 +158,8 @@ void EmbedService::post(const HttpRequest &http, Endpoint, const Reply &reply) {
   if (const auto *error = std::get_if<ApiError>(&parsed))
     return sendError(reply, *error);
   auto call = std::make_shared<Call>(
-      Call{std::move(std::get<EmbeddingsRequest>(parsed)), reply});
+      Call{std::move(std::get<EmbeddingsRequest>(parsed)), reply,
+           parseTraceParent(http.traceParent)});
   EmbeddingsRequest &request = call->request;
   if (!request.model.empty() && !isServed(request.model))
     return sendError(reply, otherModel());
@@ -202,10 +205,10 @@ void EmbedService::submit(EmbedRequest work,
 
 void EmbedService::finish(const Call &call, EmbedResult result) {
   if (call.isGone)
-    return log(499, call,
-               result.tokens); // nginx's status of a client that disconnected
+    // nginx's status
+    return log(499, call, result.tokens, "the client disconnected");
   auto fail = [&](int status, const std::string &message, const char *code) {
-    log(status, call, result.tokens);
+    log(status, call, result.tokens, message);
     sendError(call.reply, {status, message, "", code});
   };
   if (result.reason == FinishReason::deadline)
@@ -225,7 +228,8 @@ void EmbedService::finish(const Call &call, EmbedResult result) {
                                         request.base64, result.tokens));
 }
 
-void EmbedService::log(int status, const Call &call, int64_t tokens) {
+void EmbedService::log(int status, const Call &call, int64_t tokens,
+                       const std::string &error) const {
   using std::chrono::milliseconds;
   auto took =
       std::chrono::duration_cast<milliseconds>(Clock::now() - call.arrived);
@@ -235,6 +239,19 @@ void EmbedService::log(int status, const Call &call, int64_t tokens) {
                                  {"prompt_tokens", tokens},
                                  {"ms", took.count()}};
   std::fprintf(stderr, "%s\n", line.dump().c_str());
+  if (!options.traces)
+    return;
+  RequestTrace made;
+  made.context = call.trace;
+  made.operation = "embeddings";
+  made.requestedModel = call.request.model;
+  made.model = name();
+  made.status = status;
+  made.error = error;
+  made.arrived = call.arrived;
+  made.ended = Clock::now();
+  made.promptTokens = tokens;
+  options.traces->add(std::move(made));
 }
 
 /// The engine is ready when it has computed an embedding.
@@ -258,6 +275,7 @@ Status serveEmbeddings(EmbeddingModel &model,
   options.engine.maxTokens =
       std::max(options.engine.maxTokens, 64 * model.shape().context);
   options.service.requestTime = std::chrono::seconds(options.requestSeconds);
+  options.service.traces = options.openTraces();
   EmbedEngine engine(model, options.engine);
   EmbedService service(engine, tokenizer, std::move(facts), options.service);
   auto server = HttpServer::listen(*options.address, options.http, service);

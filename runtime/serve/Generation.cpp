@@ -240,6 +240,7 @@ void Service::Generation::fail(const EngineResult &result) {
              isTools ? "tools" : std::string(request.formField),
              "invalid_value"};
   }
+  failure = error.message;
   close(error.status);
   if (request.background) {
     answer->fail(*reply, choices, error);
@@ -274,6 +275,37 @@ void Service::Generation::logOnceOver() const {
       {"generated_tokens", usage.generated},
       {"ms", took.count()}};
   std::fprintf(stderr, "%s\n", line.dump().c_str());
+  if (service.options.traces)
+    service.options.traces->add(traced());
+}
+
+RequestTrace Service::Generation::traced() const {
+  RequestTrace made;
+  made.context = trace;
+  made.operation =
+      request.endpoint == Endpoint::completions ? "text_completion" : "chat";
+  made.requestedModel = request.model;
+  made.model = model;
+  made.id = id;
+  made.status = status;
+  made.error = status == 499 ? "the client disconnected" : failure;
+  made.arrived = arrived;
+  made.ended = EngineClock::now();
+  made.promptTokens = status == 200 ? usage.prompt : read;
+  GenerationTrace &generated = made.generated.emplace();
+  generated.tokens = usage.generated;
+  generated.cachedTokens = usage.cached;
+  generated.maxTokens = request.maxTokens;
+  generated.temperature = request.sampling.temperature;
+  generated.topP = request.sampling.topP;
+  for (const WholeChoice &choice : choices)
+    if (choice.end) {
+      const RequestTimes &times = choice.end->times;
+      generated.choices.push_back(
+          {times.arrived, times.ended, times.started, times.first,
+           std::string(tessera::name(choice.end->reason))});
+    }
+  return made;
 }
 
 } // namespace tessera::serve

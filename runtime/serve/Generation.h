@@ -16,7 +16,7 @@ public:
              AnswerHead head, std::shared_ptr<HttpReply> reply,
              std::size_t choices)
       : service(service), store(store), request(std::move(request)),
-        id(head.id),
+        id(head.id), model(head.model),
         answer(makeAnswer(this->request, std::move(head), service.tokenizer)),
         reply(std::move(reply)), choices(choices) {
     for (std::size_t i = 0; this->request.mayCall() && i < choices; ++i)
@@ -38,6 +38,8 @@ public:
   /// their content; before start().
   void readReasoning(const ReasoningTags &tags,
                      std::span<const EngineRequest> requests);
+  /// The trace that the client's header names; before start().
+  void joinTrace(std::string_view header) { trace = parseTraceParent(header); }
   void take(Delta delta);
   void cancel() override;
   void follow(std::shared_ptr<HttpReply> to, int64_t after,
@@ -58,11 +60,12 @@ private:
   /// requests.
   void close(int status);
   void logOnceOver() const;
+  RequestTrace traced() const;
 
   Service &service;
   AnswerStore &store;
   ApiRequest request;
-  std::string id;
+  std::string id, model;
   std::unique_ptr<Answer> answer;
   std::shared_ptr<HttpReply> reply; ///< in the background: its followers
   std::shared_ptr<Followers> followers;
@@ -75,7 +78,9 @@ private:
   std::vector<uint64_t> ids;
   std::size_t ended = 0;
   bool begun = false, closed = false;
-  int status = 200; ///< for the log, once closed
+  int status = 200;                  ///< for the log, once closed
+  std::string failure;               ///< with another status
+  std::optional<TraceContext> trace; ///< of the client
   Usage usage;
   int64_t read = 0; ///< tokens of the prompts, also of cancelled requests
   EngineClock::time_point arrived = EngineClock::now();

@@ -170,6 +170,7 @@ void HttpConnection::readBody() {
           std::string(viewOf(message[http::field::authorization])),
           std::string(viewOf(message[http::field::if_none_match])),
           viewOf(message["Sec-Fetch-Site"]) == "cross-site",
+          std::string(viewOf(message["traceparent"])),
           {}};
   if (std::string refusal = shared.handler.refuse(head); !refusal.empty()) {
     keepAlive = false; // its body is not read

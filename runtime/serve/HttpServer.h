@@ -36,6 +36,7 @@ struct HttpRequest {
   std::string authorization;
   std::string ifNoneMatch = {}; ///< ETags of what the client has
   bool isForeign = false; ///< sent by a browser for a page of another site
+  std::string traceParent = {}; ///< the client's trace, still unread
   std::string body;
 };
 

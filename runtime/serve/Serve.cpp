@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <future>
 #include <sys/resource.h>
 #include <thread>
@@ -69,6 +70,14 @@ Status ServeOptions::takeAddress() {
   return taken.status();
 }
 
+std::shared_ptr<TraceExporter> ServeOptions::openTraces() const {
+  if (!traces)
+    return nullptr;
+  const char *named = std::getenv("OTEL_SERVICE_NAME");
+  return std::make_shared<TraceExporter>(
+      *traces, named && *named ? named : "tessera", service.version);
+}
+
 Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
              const ChatRenderer &chat, ServeOptions options) {
   // Padding of the vocabulary has ids without a token.
@@ -77,6 +86,7 @@ Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
   options.engine.maxTokens =
       std::max(options.engine.maxTokens, 64 * model.shape().context);
   options.service.requestTime = std::chrono::seconds(options.requestSeconds);
+  options.service.traces = options.openTraces();
   Engine engine(model, options.engine);
   Service service(engine, tokenizer, chat, options.service);
   auto server = HttpServer::listen(*options.address, options.http, service);

@@ -16,8 +16,11 @@ struct ServeOptions {
   /// Both of these, which takeAddress() takes before anything that takes time.
   std::shared_ptr<HttpAddress> address;
   Status takeAddress();
+  std::shared_ptr<TraceExporter> openTraces() const;
   EngineOptions engine;
   ServiceOptions service;
+  /// The OpenTelemetry collector of traces; nothing: none are made.
+  std::optional<client::ServerAddress> traces;
   HttpLimits http;
   int64_t requestSeconds = 600; ///< after which a request is cancelled
   int64_t drainSeconds = 30;    ///< for running requests at the end

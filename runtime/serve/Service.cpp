@@ -67,7 +67,7 @@ Service::Service(Engine &engine, const tokenizer::Tokenizer &tokenizer,
 
 std::string Service::engineMetrics() const {
   return engine.metrics().print() + storeMetrics(stores) +
-         adapterMetrics(*options.adapters);
+         adapterMetrics(*options.adapters) + traceMetrics();
 }
 
 //===--- stored answers ---------------------------------------------------===//
@@ -251,6 +251,7 @@ void Service::post(const HttpRequest &http, Endpoint endpoint,
                                    std::move(head), reply, requests.size());
   if (reasoning)
     generation->readReasoning(*reasoning, requests);
+  generation->joinTrace(http.traceParent);
   for (std::size_t i = 0; i < requests.size(); ++i) {
     requests[i].stopTokens = stopTokens;
     requests[i].adapter = slot;

@@ -100,6 +100,19 @@ static void addServingOptions(CLI::App &command, ServeSettings &settings) {
       ->check(CLI::Range(0, 64))
       ->capture_default_str();
   command
+      .add_option_function<std::string>(
+          "--otlp-traces-endpoint",
+          [&settings](const std::string &url) {
+            auto collector = serve::parseCollectorUrl(url);
+            if (!collector.ok())
+              throw CLI::ValidationError("--otlp-traces-endpoint",
+                                         collector.message());
+            settings.serve.traces = collector.take();
+          },
+          "OpenTelemetry collector for traces of requests, as "
+          "http://HOST:4318/v1/traces; OTEL_SERVICE_NAME is the service's name")
+      ->type_name("URL");
+  command
       .add_option("--request-timeout", settings.serve.requestSeconds,
                   "seconds after which a request is aborted")
       ->check(CLI::Range(1, 86400))

@@ -30,6 +30,13 @@ struct TokenEvent {
   TokenLogprobs logprobs; ///< if requested
 };
 
+/// When a request reached parts of its way; nothing if it ended before.
+struct RequestTimes {
+  EngineClock::time_point arrived, ended;
+  std::optional<EngineClock::time_point> started; ///< left the queue
+  std::optional<EngineClock::time_point> first;   ///< had its first token
+};
+
 struct EngineResult {
   FinishReason reason = FinishReason::stop;
   std::string message; ///< of an error
@@ -37,6 +44,7 @@ struct EngineResult {
   /// Prompt tokens that were in the KV cache at some time; fewer than all if
   /// the request ended early.
   int64_t readTokens = 0;
+  RequestTimes times;
 };
 
 /// Receives a request's tokens and its end, on the engine's thread: calls must

@@ -109,6 +109,8 @@ void Scheduler::finish(Sequence &sequence, FinishReason reason,
   sequence.finished = true;
   sequence.result.reason = reason;
   sequence.result.message = message;
+  sequence.result.times = {sequence.arrived, now, sequence.started,
+                           sequence.first};
   ++counters.finished[size_t(reason)];
   counters.endToEnd.add(seconds(now - sequence.arrived));
   if (sequence.first)
