@@ -98,6 +98,7 @@ struct ApiRequest {
   std::string_view formField; ///< the field that set it
   std::string formName;       ///< the same with its member: a.b
   bool ignoreEnd = false;
+  int64_t priority = 0; ///< lower runs first
   bool stream = false, includeUsage = false;
   std::vector<Tool> tools;
   ToolUse toolUse = ToolUse::automatic;

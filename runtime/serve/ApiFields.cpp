@@ -185,6 +185,8 @@ constexpr Field kFields[] = {
      kNumber, 0.01, 100, kOfOthers},
     {"ignore_eos", kAll, readOf<&ApiRequest::ignoreEnd>, kBoolean, 0, 0,
      kOfOthers},
+    {"priority", kAll, readOf<&ApiRequest::priority>, kWhole, -1000, 1000,
+     "lower runs first"},
     // Fields about billing and routing at OpenAI, which only stored answers
     // repeat.
     {"metadata", kAll, readMetadata,

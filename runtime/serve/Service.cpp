@@ -255,6 +255,7 @@ void Service::post(const HttpRequest &http, Endpoint endpoint,
   for (std::size_t i = 0; i < requests.size(); ++i) {
     requests[i].stopTokens = stopTokens;
     requests[i].adapter = slot;
+    requests[i].tenant = keyOf(http);
     if (returnsTokens)
       generation->keepPrompt(i, requests[i].prompt);
     requests[i].sink = std::make_shared<Choice>(

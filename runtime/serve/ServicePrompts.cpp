@@ -212,6 +212,7 @@ std::optional<ApiError> Service::makeRequests(const ApiRequest &request,
       each.scoresPrompt = request.echo && request.logprobs;
       echoes.push_back(echo);
       each.deadline = EngineClock::now() + options.requestTime;
+      each.priority = request.priority;
     }
   }
   return checkLogprobs(request, to);

@@ -81,6 +81,10 @@ struct EngineRequest {
   std::shared_ptr<TokenGuide> guide; ///< structured output; not shared
   std::shared_ptr<const AdapterSlot> adapter; ///< null: the model as it is
   std::optional<EngineClock::time_point> deadline;
+  /// Requests of a lower number run first, and preempt others.
+  int64_t priority = 0;
+  /// Whose request it is: tenants have equal shares (TenantShares.h).
+  uint64_t tenant = 0;
   std::shared_ptr<RequestSink> sink;
 };
 

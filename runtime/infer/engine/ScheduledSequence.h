@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace tessera {
@@ -23,6 +24,11 @@ struct ScheduledSequence {
     result.promptTokens = int64_t(tokens.size());
   }
 
+  /// Whether it runs before `other`, and is preempted after it.
+  bool precedes(const ScheduledSequence &other) const {
+    return std::pair(request.priority, id) <
+           std::pair(other.request.priority, other.id);
+  }
   /// Tokens that are not in the KV cache yet; at least the last one.
   int64_t unread() const { return int64_t(tokens.size()) - computed; }
   bool generates() const { return request.maxTokens > 0; }

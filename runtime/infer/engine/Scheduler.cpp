@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 namespace tessera {
@@ -76,6 +77,7 @@ Status Scheduler::check(const EngineRequest &request,
 
 void Scheduler::add(uint64_t id, EngineRequest request,
                     EngineClock::time_point arrived) {
+  shares.arrive(request.tenant);
   waiting.push_back(std::make_unique<Sequence>(id, std::move(request), arrived,
                                                options.drafts));
 }
@@ -103,6 +105,7 @@ void Scheduler::finish(Sequence &sequence, FinishReason reason,
                        const std::string &message) {
   auto now = EngineClock::now();
   releaseMemory(sequence);
+  shares.leave(sequence.request.tenant);
   sequence.request.adapter
       .reset(); // its slot may be free before the sink knows
   sequence.noteRead();
@@ -180,44 +183,83 @@ bool Scheduler::givePages(Sequence &sequence) {
   return true;
 }
 
+std::deque<std::unique_ptr<ScheduledSequence>>::iterator
+Scheduler::nextWaiting() {
+  return std::ranges::min_element(waiting, {}, [&](const auto &each) {
+    const bool isNew = !each->started;
+    return std::tuple(each->request.priority, isNew,
+                      isNew ? shares.served(each->request.tenant) : 0,
+                      each->id);
+  });
+}
+
+// One prompt at a time: a later prompt then finds a common prefix in the cache.
+// Only a more urgent one does not wait for it.
+bool Scheduler::makeRoom(Sequence &sequence) {
+  for (const auto &each : running)
+    if (each->unread() > 1 &&
+        each->request.priority <= sequence.request.priority)
+      return false;
+  auto yields = [&] {
+    return !running.empty() &&
+           running.back()->request.priority > sequence.request.priority;
+  };
+  while (int64_t(running.size()) >= options.maxBatch) {
+    if (!yields())
+      return false;
+    preemptLast();
+  }
+  while (!givePages(sequence)) {
+    if (!yields())
+      return false;
+    preemptLast();
+  }
+  return true;
+}
+
+void Scheduler::start(Sequence &sequence, EngineClock::time_point now) {
+  shares.charge(sequence.request.tenant,
+                kPromptCost * double(sequence.toRead()));
+  if (sequence.started)
+    return;
+  shares.admit(sequence.request.tenant);
+  sequence.started = now;
+  sequence.result.cachedTokens = sequence.computed;
+  counters.queue.add(seconds(now - sequence.arrived));
+  counters.promptTokens += sequence.result.promptTokens;
+  counters.prefixQueries += sequence.result.promptTokens;
+  counters.prefixHits += sequence.computed;
+}
+
 void Scheduler::admit(EngineClock::time_point now) {
-  // One prompt at a time: a later prompt then finds a common prefix in the
-  // cache.
-  auto isRead = [](const auto &sequence) { return sequence->unread() == 1; };
-  while (!waiting.empty() && int64_t(running.size()) < options.maxBatch &&
-         std::ranges::all_of(running, isRead)) {
-    Sequence &sequence = *waiting.front();
-    if (!givePages(sequence))
+  while (!waiting.empty()) {
+    const auto next = nextWaiting();
+    std::unique_ptr<Sequence> sequence = std::move(*next);
+    waiting.erase(next);
+    if (!makeRoom(*sequence)) {
+      waiting.push_front(std::move(sequence));
       return;
-    if (!sequence.started) {
-      sequence.started = now;
-      sequence.result.cachedTokens = sequence.computed;
-      counters.queue.add(seconds(now - sequence.arrived));
-      counters.promptTokens += sequence.result.promptTokens;
-      counters.prefixQueries += sequence.result.promptTokens;
-      counters.prefixHits += sequence.computed;
     }
-    if (sequence.toRead() == 0) { // its prompt is in the prefix cache
-      finish(sequence, FinishReason::length);
-      waiting.pop_front();
+    start(*sequence, now);
+    if (sequence->toRead() == 0) { // its prompt is in the prefix cache
+      finish(*sequence, FinishReason::length);
       continue;
     }
-    // A preempted sequence may be older than some that run.
     auto position = std::ranges::upper_bound(
-        running, sequence.id, {}, [](const auto &other) { return other->id; });
-    running.insert(position, std::move(waiting.front()));
-    waiting.pop_front();
+        running, sequence, [](const auto &one, const auto &other) {
+          return one->precedes(*other);
+        });
+    running.insert(position, std::move(sequence));
   }
 }
 
-void Scheduler::preemptYoungest() {
+void Scheduler::preemptLast() {
   std::unique_ptr<Sequence> sequence = std::move(running.back());
   running.pop_back();
   releaseMemory(*sequence);
   sequence->noteRead();
   sequence->computed = 0;
   ++counters.preemptions;
-  // Younger than all that run, older than all that wait.
   waiting.push_front(std::move(sequence));
 }
 
@@ -333,7 +375,7 @@ std::vector<Scheduler::Sequence *> Scheduler::decodable() {
       continue;
     while (i < running.size() &&
            !pool.grow(sequence.list, int64_t(sequence.tokens.size())))
-      preemptYoungest(); // maybe this one
+      preemptLast(); // maybe this one
     if (i < running.size())
       sequences.push_back(&sequence);
   }
@@ -446,6 +488,7 @@ void Scheduler::choose(Sequence &sequence, int64_t row) {
   }
   sequence.last = now;
   ++counters.generatedTokens;
+  shares.charge(sequence.request.tenant, kGeneratedCost);
   ++sequence.result.generatedTokens;
   TokenEvent event;
   event.token = *token;

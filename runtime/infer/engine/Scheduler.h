@@ -3,11 +3,13 @@
 // prefill between decode steps (Agrawal et al., Sarathi, 2023).
 //
 // One iteration computes at most one chunk of one prompt, then one token for
-// every sequence whose prompt is computed. First come, first served: the oldest
-// waiting sequence is the next to get pages. If pages run out, the youngest
-// sequence is preempted: it releases its pages and waits, and its tokens are
-// recomputed later. So the oldest always makes progress, and a sequence's
-// neighbours affect nothing but its latency.
+// every sequence whose prompt is computed. The next sequence to get pages is of
+// the most urgent priority, then one that was preempted, then of the tenant
+// that has had least, then the oldest. If pages run out, the least urgent
+// sequence is preempted, of these the youngest: it releases its pages and
+// waits, and its tokens are recomputed later. So is one that a more urgent
+// sequence waits for. The oldest of the most urgent always makes progress, and
+// a sequence's neighbours affect nothing but its latency.
 //
 // A sequence with draft tokens has a row of the batch for each of them. A draft
 // is accepted if it equals the token chosen before it (Leviathan et al. 2023,
@@ -24,6 +26,7 @@
 #include "runtime/infer/engine/EngineMetrics.h"
 #include "runtime/infer/engine/PagePool.h"
 #include "runtime/infer/engine/Request.h"
+#include "runtime/infer/engine/TenantShares.h"
 
 #include <cstdint>
 #include <deque>
@@ -80,6 +83,12 @@ private:
 
   void expire(EngineClock::time_point now);
   void admit(EngineClock::time_point now);
+  /// The waiting sequence to be admitted next; there is one.
+  std::deque<std::unique_ptr<Sequence>>::iterator nextWaiting();
+  /// Whether the sequence may run now, after those that are less urgent were
+  /// preempted.
+  bool makeRoom(Sequence &sequence);
+  void start(Sequence &sequence, EngineClock::time_point now);
   bool givePages(Sequence &sequence);
   /// Of a sequence that ends or is preempted: its pages and its state.
   void releaseMemory(Sequence &sequence);
@@ -93,7 +102,7 @@ private:
   std::vector<Sequence *> decodable();
   void addDrafts(std::span<Sequence *const> sequences);
   bool takeRow(Sequence &sequence, int64_t row);
-  void preemptYoungest();
+  void preemptLast();
   /// What to request from the model for the rows of these sequences; a
   /// sequence's drafts follow its own row. Valid until the next call.
   Wanted requestRows(std::span<Sequence *const> sequences);
@@ -109,9 +118,10 @@ private:
   PagePool pool;
   /// Slots for the states of sequences; as many as can run, or none.
   std::vector<int32_t> unusedStates;
-  std::vector<TokenSampling> samplings;          ///< of an iteration
-  SequenceList running;                          ///< oldest first
-  std::deque<std::unique_ptr<Sequence>> waiting; ///< oldest first
+  std::vector<TokenSampling> samplings; ///< of an iteration
+  SequenceList running;                 ///< by Sequence::precedes
+  std::deque<std::unique_ptr<Sequence>> waiting;
+  TenantShares shares;
   EngineMetrics counters;
 };
 

@@ -561,6 +561,7 @@ def refused_fields(server):
         "seed": [1.5, "1", 1e300],
         "logit_bias": [{"x": 1}, {"1": 101}, [1], {"-1": 1}, {"257": 1}],
         "stream": [1],
+        "priority": [1001, -1e9, 0.5, "1"],
     }.items():
         fields += [(CHAT, {"messages": USER, name: value}, name) for value in values]
     for path, body, param in fields:
@@ -698,6 +699,22 @@ def keys():
             for right in (f"Bearer {key}", basic(f"anyone:{key}")):
                 expect(server.call("GET", "/health", headers={"Authorization": right})[0], 200)
                 expect(server.call("GET", "/", headers={"Authorization": right})[0], 200)
+
+
+def order():
+    """A short request of another key, or of a lower priority, does not wait for 64 that came first."""
+    with Server([CHECK, "--key", "first", "--key", "second", "--slow", "4000"]) as server:
+        def post(key, **fields):
+            return server.call("POST", COMPLETIONS, {"ignore_eos": True, **fields}, {"Authorization": f"Bearer {key}"})[0]
+
+        for key, fields in (("second", {}), ("first", {"priority": -1})):
+            many = threading.Thread(target=post, args=("first",), kwargs={"prompt": ["abc"] * 64, "max_tokens": 24})
+            many.start()
+            while "num_requests_running 8\n" not in server.call("GET", "/metrics", None, {"Authorization": "Bearer first"})[2]:
+                pass
+            expect(post(key, prompt="d", max_tokens=4, **fields), 200)
+            assert many.is_alive(), key
+            many.join()
 
 
 def impatience():
@@ -855,7 +872,7 @@ def main():
             print(f"ok: {check.__name__}", flush=True)
         expect(server.call("GET", "/health")[0], 200)
         expect(server.process.poll(), None)
-    for check in (names, encoder, keys, impatience, health, killed, pings_and_log, cut_off, busy_and_end):
+    for check in (names, encoder, keys, order, impatience, health, killed, pings_and_log, cut_off, busy_and_end):
         check()
         print(f"ok: {check.__name__}", flush=True)
 

@@ -59,6 +59,8 @@ EngineRequest randomRequest(Random &random) {
   if (random(2))
     request.logprobs = random(4);
   request.scoresPrompt = request.logprobs && random(2);
+  request.priority = random(2) * random(3) - 1;
+  request.tenant = uint64_t(random(3));
   if (int64_t adapter = random(3)) {
     auto slot = std::make_shared<AdapterSlot>();
     slot->slot = int32_t(adapter - 1), slot->number = uint64_t(adapter);
@@ -357,6 +359,76 @@ TEST(Scheduler, FirstComeFirstServed) {
     while (done < sinks.size() && sinks[done]->done)
       ++done;
   }
+}
+
+TEST(Scheduler, UrgentRequestsPreemptOthers) {
+  FakeModel model(shapeOf(40));
+  Scheduler scheduler(model, {.maxBatch = 2});
+  auto add = [&](uint64_t id, int64_t priority) {
+    EngineRequest request;
+    request.prompt = {int32_t(id), 2, 3};
+    request.maxTokens = id == 1 ? 30 : 12;
+    request.priority = priority;
+    auto sink = std::make_shared<Collected>();
+    request.sink = sink;
+    scheduler.add(id, request, EngineClock::now());
+    return sink;
+  };
+  auto first = add(1, 0), second = add(2, 5);
+  for (int i = 0; i < 5; ++i)
+    ASSERT_TRUE(scheduler.step().ok());
+  EXPECT_FALSE(second->tokens.empty());
+  auto later = add(3, 5), urgent = add(4, -1);
+  const auto before = second->tokens.size();
+  while (!urgent->done) {
+    EXPECT_TRUE(later->tokens.empty());
+    EXPECT_EQ(second->tokens.size(), before);
+    ASSERT_TRUE(scheduler.step().ok());
+  }
+  EXPECT_GT(first->tokens.size(), 12U);
+  EXPECT_EQ(scheduler.metrics().preemptions, 1u);
+  while (!scheduler.idle())
+    ASSERT_TRUE(scheduler.step().ok());
+  EXPECT_EQ(second->result.generatedTokens, 12);
+  EXPECT_EQ(later->result.generatedTokens, 12);
+}
+
+TEST(Scheduler, TenantsHaveEqualShares) {
+  // One tenant has sent 40 requests before another begins to send; then both
+  // have had about as much at any time, whatever the lengths.
+  FakeModel model(shapeOf(64));
+  Scheduler scheduler(model, {.maxBatch = 2});
+  uint64_t id = 0;
+  std::array<std::vector<std::shared_ptr<Collected>>, 2> sinks;
+  auto add = [&](uint64_t tenant, int32_t prompt, int64_t tokens) {
+    EngineRequest request;
+    for (int32_t i = 0; i < prompt; ++i) // no common prefixes
+      request.prompt.push_back(int32_t((++id * 7 + uint64_t(i)) % 61));
+    request.maxTokens = tokens;
+    request.tenant = tenant;
+    request.sink = sinks[tenant].emplace_back(std::make_shared<Collected>());
+    scheduler.add(id, request, EngineClock::now());
+  };
+  auto generated = [&](uint64_t tenant) {
+    int64_t sum = 0;
+    for (const auto &sink : sinks[tenant])
+      sum += int64_t(sink->tokens.size());
+    return sum;
+  };
+  for (int i = 0; i < 40; ++i)
+    add(0, 1, 20);
+  for (int i = 0; i < 50; ++i)
+    ASSERT_TRUE(scheduler.step().ok());
+  const int64_t head = generated(0);
+  EXPECT_GT(head, 80);
+  for (int i = 0; i < 40; ++i)
+    add(1, 1, 5);
+  for (int i = 0; i < 120; ++i) {
+    ASSERT_TRUE(scheduler.step().ok());
+    // Of at most two requests each; idle times of old give no claim.
+    EXPECT_LE(std::abs(generated(0) - head - generated(1)), 2 * 21);
+  }
+  EXPECT_GT(generated(1), 70);
 }
 
 TEST(Scheduler, SharesWholePagesOfABeginning) {
