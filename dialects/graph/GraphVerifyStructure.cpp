@@ -153,9 +153,9 @@ LogicalResult GraphDialect::verifyOperationAttribute(Operation *op,
     return verifyInFlight(op, attr.getValue());
   // A misspelt name would change what the program computes.
   constexpr StringLiteral kOthers[] = {
-      kLayerAttr,     kBlockAttr, kMicrobatchSumAttr, kStopGradientAttr,
-      kFoldedAttr,    kFlopsAttr, kRepeatCountAttr,   kDocumentsPerTermAttr,
-      kQuantizedAttr, kOriginAttr};
+      kLayerAttr,     kBlockAttr,  kMicrobatchSumAttr, kStopGradientAttr,
+      kFoldedAttr,    kFlopsAttr,  kRepeatCountAttr,   kDocumentsPerTermAttr,
+      kQuantizedAttr, kOriginAttr, kKeepF32Attr};
   if (!llvm::is_contained(kOthers, name))
     return op->emitError() << "unknown attribute '" << name << "' of '"
                            << op->getName() << "'";

@@ -60,7 +60,8 @@ private:
           "cannot be given a precision; it must be made after apply-precision");
     if (isa<func::ReturnOp>(op)) {
       for (OpOperand &operand : op->getOpOperands())
-        if (!isBlock || !narrowLarge(operand))
+        if (!isBlock || isKeptResult(function, operand.getOperandNumber()) ||
+            !narrowLarge(operand))
           upcast(operand);
       return success();
     }
@@ -170,6 +171,10 @@ private:
            callee.getArgAttr(operand.getOperandNumber(), graph::kKeepF32Attr);
   }
 
+  static bool isKeptResult(func::FuncOp callee, unsigned index) {
+    return callee && callee.getResultAttr(index, graph::kKeepF32Attr);
+  }
+
   // A block's small arguments are f32 also if a movement made them of narrow
   // values.
   void passToBlock(Operation *call) {
@@ -178,8 +183,8 @@ private:
     for (OpOperand &operand : call->getOpOperands())
       if (isKept(callee, operand) || !narrowLarge(operand))
         upcast(operand);
-    for (Value result : call->getResults())
-      if (isLarge(result))
+    for (OpResult result : call->getResults())
+      if (isLarge(result) && !isKeptResult(callee, result.getResultNumber()))
         setElement(result, narrowType);
   }
 

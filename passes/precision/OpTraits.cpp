@@ -157,8 +157,12 @@ void OpTraits::findPinned(func::FuncOp function) {
       return !isFloatTensor(value) || isPinned(value) || !isActive(value);
     };
     bool has = llvm::any_of(op.getOperands(), isOne);
-    if (has && (kind == OpClass::contraction ||
-                llvm::all_of(op.getOperands(), isNoOther)))
+    // Rows that are put into a pinned tensor are those of that.
+    auto scatter = dyn_cast<graph::RowScatter>(op);
+    bool isKept = op.hasAttr(graph::kKeepF32Attr) ||
+                  (scatter && isPinned(scatter.getBase()));
+    if (isKept || (has && (kind == OpClass::contraction ||
+                           llvm::all_of(op.getOperands(), isNoOther))))
       for (Value result : op.getResults())
         if (isFloatTensor(result))
           pinned.insert(result);

@@ -33,7 +33,8 @@ public:
   bool isActive(mlir::Value value) const { return active.contains(value); }
 
   /// Follows from arguments with graph.keep_f32, and so stays f32: a product
-  /// with one, and what is computed from such values alone.
+  /// with one, rows put into one, and what is computed from such values alone.
+  /// Likewise results of ops with the attribute.
   bool isPinned(mlir::Value value) const { return pinned.contains(value); }
 
 private:

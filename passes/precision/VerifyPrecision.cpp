@@ -75,7 +75,7 @@ static LogicalResult verifySignature(func::FuncOp function) {
   }
   if (function.isPrivate())
     for (auto [i, type] : llvm::enumerate(function.getResultTypes()))
-      if (isWide(type))
+      if (isWide(type) && !function.getResultAttr(i, graph::kKeepF32Attr))
         return function.emitOpError("result ")
                << i << " is " << type << ", but blocks return bf16";
   return success();
