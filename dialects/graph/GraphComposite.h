@@ -15,6 +15,12 @@ inline llvm::SmallVector<mlir::Value> none(mlir::Operation *op) {
   return llvm::SmallVector<mlir::Value>(op->getNumOperands());
 }
 
+/// The gradient that the primitives of a composite have, which it emits again:
+/// of its operands nothing else is saved. All of them are Differentiable.
+llvm::SmallVector<mlir::Value> vjpOfDecomposition(Decomposable op,
+                                                  mlir::OpBuilder &builder,
+                                                  mlir::ValueRange cotangents);
+
 /// exp(x - max) along the last dimension, its sum, and the natural logarithm of
 /// the sum of exp(x). A row of -inf has exponentials 0 and logarithm -inf.
 struct Exponentials {

@@ -70,6 +70,7 @@ Scalar operator-(const Scalar &x) { return x.apply<arith::NegFOp>(); }
 Scalar abs(const Scalar &x) { return x.apply<math::AbsFOp>(); }
 Scalar exp(const Scalar &x) { return x.apply<math::ExpOp>(); }
 Scalar log(const Scalar &x) { return x.apply<math::LogOp>(); }
+Scalar log1p(const Scalar &x) { return x.apply<math::Log1pOp>(); }
 Scalar sqrt(const Scalar &x) { return x.apply<math::SqrtOp>(); }
 Scalar rsqrt(const Scalar &x) { return x.apply<math::RsqrtOp>(); }
 Scalar tanh(const Scalar &x) { return x.apply<math::TanhOp>(); }
@@ -117,6 +118,7 @@ TESSERA_UNARY(NegOp, -x)
 TESSERA_UNARY(AbsOp, abs(x))
 TESSERA_UNARY(ExpOp, exp(x))
 TESSERA_UNARY(LogOp, log(x))
+TESSERA_UNARY(Log1pOp, log1p(x))
 TESSERA_UNARY(SqrtOp, sqrt(x))
 TESSERA_UNARY(RsqrtOp, rsqrt(x))
 TESSERA_UNARY(TanhOp, tanh(x))

@@ -44,6 +44,7 @@ def Graph_NegOp : Graph_UnaryOp<"neg", "-x"> { let linear = "{{0}}"; }
 def Graph_AbsOp : Graph_UnaryOp<"abs", "|x|; gradient 0 at 0">;
 def Graph_ExpOp : Graph_UnaryOp<"exp", "e^x">;
 def Graph_LogOp : Graph_UnaryOp<"log", "natural logarithm">;
+def Graph_Log1pOp : Graph_UnaryOp<"log1p", "natural logarithm of 1 + x, exact for small x">;
 def Graph_SqrtOp : Graph_UnaryOp<"sqrt", "square root">;
 def Graph_RsqrtOp : Graph_UnaryOp<"rsqrt", "1 / square root">;
 def Graph_TanhOp : Graph_UnaryOp<"tanh", "hyperbolic tangent">;

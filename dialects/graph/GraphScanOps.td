@@ -34,4 +34,56 @@ def Graph_DiscountedSumOp : Graph_Op<"discounted_sum", [Graph_DecomposableOp, Gr
   let hasVerifier = 1;
 }
 
+def Graph_StateSpaceScanOp : Graph_Op<"state_space_scan", [AttrSizedOperandSegments,
+    Graph_DecomposableOp, Graph_DifferentiableOp,
+    DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_ShardableOp,
+    AllTypesMatch<["input", "result"]>, AllTypesMatch<["write", "read"]>]> {
+  let summary = "a recurrence of states that decay: the scan of Mamba-2";
+  let description = [{
+    For each sequence and head, with states S [head_dim, state] (Dao and Gu 2024, arXiv 2405.21060,
+    section 3 and equation 2):
+
+      d[t]      = clip(log(1 + exp(step[t] + bias)), least, most)
+      S[t]      = exp(d[t] × rate) S[t - 1] + d[t] input[t] write[t]ᵀ
+      result[t] = S[t] read[t] + skip × input[t]
+
+    `input` is [batch, tokens, heads, head_dim], `step` [batch, tokens, heads], `rate`, `skip` and
+    `bias` are [heads], `write` and `read` [batch, tokens, groups, state]: the B and C of the paper,
+    which heads / groups heads share. Rates are not positive. `last` [batch, heads, head_dim, state]
+    is the state after the last token.
+
+    States begin at zero, or at `initial`, of the shape of `last`. With `first` i32 [batch, tokens],
+    the index of the first token of each token's document, they begin at zero in each document. With
+    `counts` i32 [batch], tokens from the count of a sequence on have d = 0: they leave the state as
+    it is.
+
+    The decomposition computes chunks of `chunk` tokens (section 6 of the paper): products within a
+    chunk, the states at the ends of chunks, and what states become from chunk to chunk. Results do
+    not depend on `chunk` but by rounding; one token is one step. Exponents are differences of sums,
+    whose coarse part is exact, and never quotients of exponentials. The gradient computes chunks
+    again, so that nothing but operands is saved. Created by model builders, removed by
+    `decompose-composites`.
+
+    ```mlir
+    %y, %s = graph.state_space_scan %x step %d rate %a write %b read %c skip %k bias %e chunk 64
+      : (tensor<2x70x4x8xf32>, tensor<2x70x4xf32>, tensor<4xf32>, tensor<2x70x2x16xf32>,
+         tensor<2x70x2x16xf32>, tensor<4xf32>, tensor<4xf32>)
+      -> (tensor<2x70x4x8xf32>, tensor<2x4x8x16xf32>)
+    ```
+  }];
+  let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$step, Graph_FloatTensor:$rate,
+                       Graph_FloatTensor:$write, Graph_FloatTensor:$read, Graph_FloatTensor:$skip,
+                       Graph_FloatTensor:$bias, Optional<StaticShapeTensorOf<[I32]>>:$first,
+                       Optional<StaticShapeTensorOf<[I32]>>:$counts,
+                       Optional<Graph_FloatTensor>:$initial, I64Attr:$chunk,
+                       OptionalAttr<F64Attr>:$least, OptionalAttr<F64Attr>:$most);
+  let results = (outs Graph_FloatTensor:$result, Graph_FloatTensor:$last);
+  let assemblyFormat = [{
+    $input `step` $step `rate` $rate `write` $write `read` $read `skip` $skip `bias` $bias
+    (`first` $first^)? (`counts` $counts^)? (`from` $initial^)? `chunk` $chunk attr-dict `:`
+    functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
 #endif

@@ -90,6 +90,111 @@ TEST(GraphDecomposition, DiscountedSumIsAScanFromTheEnd) {
     }
 }
 
+// The recurrence, token by token: results, then the last states.
+Tensors scanned(const Tensor &x, const Tensor &step, const Tensor &rate,
+                const Tensor &write, const Tensor &read, const Tensor &skip,
+                const Tensor &bias, const std::vector<double> &first,
+                const std::vector<double> &counts, const Tensor *initial) {
+  const int64_t batch = x.shape[0], tokens = x.shape[1], heads = x.shape[2],
+                width = x.shape[3], groups = write.shape[2],
+                state = write.shape[3];
+  Tensor y(x.shape), last({batch, heads, width, state});
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t h = 0; h < heads; ++h) {
+      const int64_t g = h / (heads / groups);
+      std::vector<double> s(size_t(width * state));
+      if (initial)
+        for (int64_t i = 0; i < width * state; ++i)
+          s[size_t(i)] = initial->at({b, h, i / state, i % state});
+      for (int64_t t = 0; t < tokens; ++t) {
+        if (!first.empty() && first[size_t(b * tokens + t)] == double(t))
+          std::fill(s.begin(), s.end(), 0);
+        double d = std::log1p(std::exp(step.at({b, t, h}) + bias.at({h})));
+        d = std::clamp(d, 0.2, 3.0);
+        if (!counts.empty() && double(t) >= counts[size_t(b)])
+          d = 0;
+        for (int64_t p = 0; p < width; ++p) {
+          double sum = skip.at({h}) * x.at({b, t, h, p});
+          for (int64_t n = 0; n < state; ++n) {
+            double &each = s[size_t(p * state + n)];
+            each = std::exp(d * rate.at({h})) * each +
+                   d * x.at({b, t, h, p}) * write.at({b, t, g, n});
+            sum += each * read.at({b, t, g, n});
+          }
+          y.at({b, t, h, p}) = sum;
+        }
+      }
+      for (int64_t i = 0; i < width * state; ++i)
+        last.at({b, h, i / state, i % state}) = s[size_t(i)];
+    }
+  return {y, last};
+}
+
+// One token, one chunk, whole chunks, and several of which the last is short.
+// Decays of which a chunk leaves nothing, too.
+TEST(GraphDecomposition, StateSpaceScanIsARecurrence) {
+  for (int64_t tokens : {1, 5, 8, 12, 23})
+    for (const char *more : {"", "first", "counts", "from"})
+      for (double fastest : {-0.5, -80.0}) {
+        const std::string what = more;
+        Tensor x = draw({2, tokens, 4, 3}, 1), step = draw({2, tokens, 4}, 2),
+               rate = draw({4}, 3, fastest, 0),
+               write = draw({2, tokens, 2, 5}, 4),
+               read = draw({2, tokens, 2, 5}, 5), skip = draw({4}, 6),
+               bias = draw({4}, 7), initial = draw({2, 4, 3, 5}, 8);
+        Tensor first({2, tokens}), counts({2});
+        std::mt19937 random(static_cast<unsigned>(tokens));
+        for (int64_t at = 0; at < 2 * tokens; ++at)
+          first.data[at] = at % tokens == 0    ? 0
+                           : random() % 5 == 0 ? double(at % tokens)
+                                               : first.data[at - 1];
+        counts.data = {double(tokens / 2), double(tokens)};
+        std::string types =
+            llvm::formatv("tensor<2x{0}x4x3xf64>, tensor<2x{0}x4xf64>, "
+                          "tensor<4xf64>, tensor<2x{0}x2x5xf64>, "
+                          "tensor<2x{0}x2x5xf64>, tensor<4xf64>, tensor<4xf64>",
+                          tokens);
+        Tensors inputs{x, step, rate, write, read, skip, bias};
+        std::string operand, declared;
+        if (!what.empty()) {
+          std::string type =
+              what == "first"    ? llvm::formatv("tensor<2x{0}xi32>", tokens)
+              : what == "counts" ? std::string("tensor<2xi32>")
+                                 : std::string("tensor<2x4x3x5xf64>");
+          inputs.push_back(what == "first"    ? first
+                           : what == "counts" ? counts
+                                              : initial);
+          operand = what + " %m";
+          declared = ", %m: " + type;
+          types += ", " + type;
+        }
+        const std::string results = llvm::formatv(
+                              "(tensor<2x{0}x4x3xf64>, tensor<2x4x3x5xf64>)",
+                              tokens),
+                          text = llvm::formatv(
+                              "func.func @f(%x: tensor<2x{0}x4x3xf64>, %d: "
+                              "tensor<2x{0}x4xf64>, %a: tensor<4xf64>, %b: "
+                              "tensor<2x{0}x2x5xf64>, %c: "
+                              "tensor<2x{0}x2x5xf64>, %k: tensor<4xf64>, %e: "
+                              "tensor<4xf64>{1}) -> {2} {{ %y, %s = "
+                              "graph.state_space_scan %x step %d rate %a write "
+                              "%b read %c skip %k bias %e {3} chunk 8 {{least "
+                              "= 0.2 : f64, most = 3.0 : f64} : ({4}) -> {2} "
+                              "return %y, %s : tensor<2x{0}x4x3xf64>, "
+                              "tensor<2x4x3x5xf64> }",
+                              tokens, declared, results, operand, types);
+        Tensors actual = evaluate(text, inputs),
+                expected = scanned(
+                    x, step, rate, write, read, skip, bias,
+                    what == "first" ? first.data : std::vector<double>(),
+                    what == "counts" ? counts.data : std::vector<double>(),
+                    what == "from" ? &initial : nullptr);
+        ASSERT_EQ(actual.size(), 2u) << text;
+        expectClose(actual[0], expected[0], 1e-8); // log(1 + exp(20)) is 20
+        expectClose(actual[1], expected[1], 1e-8);
+      }
+}
+
 TEST(GraphDecomposition, Norms) {
   constexpr double eps = 0.25;
   Tensor x = draw({3, 5}, 1), w = draw({5}, 2), b = draw({5}, 3), layer({3, 5}),
@@ -493,6 +598,15 @@ TEST(GraphDecomposition, VerifiesInEveryFloatType) {
        "func.func @f(%x: tensor<2x200x$T>, %s: tensor<2x200xi32>) -> "
        "tensor<2x200x$T> { %y = graph.discounted_sum %x, %s discount 0.5 : "
        "tensor<2x200x$T>, tensor<2x200xi32> return %y : tensor<2x200x$T> }"},
+      {"state_space_scan",
+       "func.func @f(%x: tensor<2x7x4x3x$T>, %d: tensor<2x7x4x$T>, %a: "
+       "tensor<4x$T>, %b: tensor<2x7x2x5x$T>, %f: tensor<2x7xi32>) -> "
+       "tensor<2x7x4x3x$T> { %y, %s = graph.state_space_scan %x step %d rate "
+       "%a write %b read %b skip %a bias %a first %f chunk 3 : "
+       "(tensor<2x7x4x3x$T>, tensor<2x7x4x$T>, tensor<4x$T>, "
+       "tensor<2x7x2x5x$T>, tensor<2x7x2x5x$T>, tensor<4x$T>, tensor<4x$T>, "
+       "tensor<2x7xi32>) -> (tensor<2x7x4x3x$T>, tensor<2x4x3x5xf32>) return "
+       "%y : tensor<2x7x4x3x$T> }"},
       {"group_rows",
        "func.func @f(%i: tensor<3x2xi32>) -> tensor<3x2xi32> { %o, %p = "
        "graph.group_rows %i : (tensor<3x2xi32>) -> (tensor<5xi32>, "

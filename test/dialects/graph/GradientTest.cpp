@@ -82,6 +82,27 @@ std::string moved(const std::string &op, const std::string &from,
          " return %y : " + y + " }";
 }
 
+// Of two sequences of 7 tokens; `more` are operands after the seventh, of
+// `types`.
+std::string stateSpaceScan(const std::string &names, const std::string &more,
+                           const std::string &types, int64_t chunk) {
+  const std::string x = "tensor<2x7x4x3x$T>", step = "tensor<2x7x4x$T>",
+                    vectors = "tensor<2x7x2x5x$T>", heads = "tensor<4x$T>",
+                    states = "tensor<2x4x3x5x$T>";
+  std::string declared = more.empty() ? "" : ", " + more + ": " + types,
+              added = types.empty() ? "" : ", " + types;
+  return "func.func @f(%x: " + x + ", %d: " + step + ", %a: " + heads +
+         ", %b: " + vectors + ", %c: " + vectors + ", %k: " + heads +
+         ", %e: " + heads + declared + ") -> (" + x + ", " + states +
+         ") { %y, %s = graph.state_space_scan %x step %d rate %a write %b read "
+         "%c skip %k bias %e " +
+         names + " chunk " + std::to_string(chunk) +
+         " {least = 0.1 : f64, most = 1.5 : f64} : (" + x + ", " + step + ", " +
+         heads + ", " + vectors + ", " + vectors + ", " + heads + ", " + heads +
+         added + ") -> (" + x + ", " + states + ") return %y, %s : " + x +
+         ", " + states + " }";
+}
+
 std::string view(const std::string &op, const std::string &from,
                  const std::string &to) {
   return "func.func @f(%x: tensor<" + from + "$T>) -> tensor<" + to +
@@ -98,6 +119,7 @@ const std::multimap<std::string, Case> &cases() {
       {"abs", {unary("abs %x")}},
       {"exp", {unary("exp %x")}},
       {"log", {unary("log %x"), 0.3, 2}},
+      {"log1p", {unary("log1p %x"), -0.7, 2}},
       {"sqrt", {unary("sqrt %x"), 0.3, 2}},
       {"rsqrt", {unary("rsqrt %x"), 0.3, 2}},
       {"tanh", {unary("tanh %x")}},
@@ -230,6 +252,14 @@ const std::multimap<std::string, Case> &cases() {
        {R"(func.func @f(%x: tensor<6x4x$T>, %w: tensor<7x4x$T>, %t: tensor<6x3xi32>) -> tensor<f32> { %z = graph.linear_cross_entropy %x, %w, %t {cap = 0.75 : f64, ignore = 1 : i64} : tensor<6x4x$T>, tensor<7x4x$T>, tensor<6x3xi32> -> tensor<f32> return %z : tensor<f32> })"}},
       {"linear_cross_entropy",
        {R"(func.func @f(%x: tensor<6x4x$T>, %w: tensor<7x4x$T>, %t: tensor<6xi32>) -> tensor<f32> { %z = graph.linear_cross_entropy %x, %w, %t {cap = 0.75 : f64, ignore = 1 : i64} : tensor<6x4x$T>, tensor<7x4x$T>, tensor<6xi32> -> tensor<f32> return %z : tensor<f32> })"}},
+      {"state_space_scan", {stateSpaceScan("", "", "", 7), -1.5, -0.05}},
+      {"state_space_scan", {stateSpaceScan("", "", "", 3), -1.5, -0.05}},
+      {"state_space_scan",
+       {stateSpaceScan("first %f", "%f", "tensor<2x7xi32>", 2), -1.5, -0.05}},
+      {"state_space_scan",
+       {stateSpaceScan("counts %n", "%n", "tensor<2xi32>", 3), -1.5, -0.05, 7}},
+      {"state_space_scan",
+       {stateSpaceScan("from %i", "%i", "tensor<2x4x3x5x$T>", 3), -1.5, -0.05}},
       {"send_rows",
        {"func.func @f(%x: tensor<6x4x$T>, %p: tensor<3x2xi32>, %g: "
         "tensor<3xi32>) -> (tensor<6x4x$T>, tensor<3xi32>) { %z:2 = "

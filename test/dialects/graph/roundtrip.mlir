@@ -12,6 +12,8 @@ func.func @elementwise(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>, %i: tensor<2x3x
   %2 = graph.exp %x : tensor<2x3xf32>
   // CHECK: graph.log
   %3 = graph.log %x : tensor<2x3xf32>
+  // CHECK: graph.log1p
+  %log1p = graph.log1p %x : tensor<2x3xf32>
   // CHECK: graph.sqrt
   %4 = graph.sqrt %x : tensor<2x3xf32>
   // CHECK: graph.rsqrt
@@ -290,6 +292,15 @@ func.func @discounted_sum(%x: tensor<2x9xf32>, %s: tensor<2x9xi32>) -> tensor<2x
   // CHECK: graph.discounted_sum %{{.*}}, %{{.*}} discount 7.500000e-01 : tensor<2x9xf32>, tensor<2x9xi32>
   %r = graph.discounted_sum %x, %s discount 0.75 : tensor<2x9xf32>, tensor<2x9xi32>
   return %r : tensor<2x9xf32>
+}
+
+// CHECK-LABEL: func.func @state_space_scan
+func.func @state_space_scan(%x: tensor<2x9x4x8xf32>, %d: tensor<2x9x4xf32>, %a: tensor<4xf32>, %b: tensor<2x9x2x16xf32>, %f: tensor<2x9xi32>, %n: tensor<2xi32>, %s: tensor<2x4x8x16xf32>) -> tensor<2x9x4x8xf32> {
+  // CHECK: graph.state_space_scan %{{.*}} step %{{.*}} rate %{{.*}} write %{{.*}} read %{{.*}} skip %{{.*}} bias %{{.*}} first %{{.*}} chunk 4 {most = 1.000000e-01 : f64} :
+  %y, %t = graph.state_space_scan %x step %d rate %a write %b read %b skip %a bias %a first %f chunk 4 {most = 0.1 : f64} : (tensor<2x9x4x8xf32>, tensor<2x9x4xf32>, tensor<4xf32>, tensor<2x9x2x16xf32>, tensor<2x9x2x16xf32>, tensor<4xf32>, tensor<4xf32>, tensor<2x9xi32>) -> (tensor<2x9x4x8xf32>, tensor<2x4x8x16xf32>)
+  // CHECK: graph.state_space_scan {{.*}} counts %{{.*}} from %{{.*}} chunk 64 :
+  %z, %u = graph.state_space_scan %y step %d rate %a write %b read %b skip %a bias %a counts %n from %s chunk 64 : (tensor<2x9x4x8xf32>, tensor<2x9x4xf32>, tensor<4xf32>, tensor<2x9x2x16xf32>, tensor<2x9x2x16xf32>, tensor<4xf32>, tensor<4xf32>, tensor<2xi32>, tensor<2x4x8x16xf32>) -> (tensor<2x9x4x8xf32>, tensor<2x4x8x16xf32>)
+  return %z : tensor<2x9x4x8xf32>
 }
 
 // CHECK-LABEL: func @train_step

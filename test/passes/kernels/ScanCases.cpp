@@ -33,13 +33,38 @@ func.func @main(%x: {0}, %s: {1}) -> {0} {{
       }};
 }
 
+KernelCase stateSpaceScan(int tokens, int groups, const std::string &element) {
+  const std::string x = fmt::format("tensor<2x{}x4x8x{}>", tokens, element),
+                    d = fmt::format("tensor<2x{}x4x{}>", tokens, element),
+                    b = fmt::format("tensor<2x{}x{}x16x{}>", tokens, groups,
+                                    element),
+                    h = "tensor<4xf32>", s = "tensor<2x4x8x16xf32>";
+  return {fmt::format("StateSpaceScan_{}_of_{}_{}", tokens, groups, element),
+          fmt::format(R"(
+func.func @main(%x: {0}, %d: {1}, %a: {3}, %b: {2}, %c: {2}, %k: {3}, %i: {4}) -> ({0}, {4}) {{
+  %y, %s = graph.state_space_scan %x step %d rate %a write %b read %c skip %k bias %k from %i chunk 16
+    : ({0}, {1}, {3}, {2}, {2}, {3}, {3}, {4}) -> ({0}, {4})
+  return %y, %s : {0}, {4}
+}})",
+                      x, d, b, h, s),
+          -1,
+          1,
+          element == "f32" ? 1e-6 : 1e-2,
+          [](auto &inputs) {
+            for (double &rate : inputs[2].data)
+              rate = -1 - rate; // -2 to 0
+          }};
+}
+
 } // namespace
 
 const std::vector<KernelCase> &scanCases() {
   static const std::vector<KernelCase> cases{
       discountedSum(3, 1, 0.5, 1, "f32"), discountedSum(5, 60, 0.95, 4, "f32"),
       discountedSum(2, 256, 1, 3, "f32"), discountedSum(3, 700, 0.99, 2, "f32"),
-      discountedSum(3, 129, 0, 1, "f32"), discountedSum(2, 90, 0.9, 3, "bf16")};
+      discountedSum(3, 129, 0, 1, "f32"), discountedSum(2, 90, 0.9, 3, "bf16"),
+      stateSpaceScan(37, 2, "f32"),       stateSpaceScan(16, 1, "bf16"),
+      stateSpaceScan(1, 2, "f32")};
   return cases;
 }
 

@@ -370,6 +370,20 @@ std::multimap<std::string, OpCase> contractions() {
        grouped("outer", "", "3x6x4xf64", "3x6x5xf64", {6, 0, 4}, "3x4x5xf64")}};
 }
 
+OpCase stateSpaceScan(int groups) {
+  const std::string vectors = "2x5x" + std::to_string(groups) + "x3xf64";
+  return {function(
+      {"2x5x4x6xf64", "2x5x4xf64", "4xf64", vectors, vectors, "4xf64", "4xf64",
+       "2xi32", "2x4x6x3xf64"},
+      "state_space_scan %a0 step %a1 rate %a2 write %a3 read %a4 skip %a5 bias "
+      "%a6 counts %a7 from %a8 chunk 2 : (T<2x5x4x6xf64>, T<2x5x4xf64>, "
+      "T<4xf64>, T<" +
+          vectors + ">, T<" + vectors +
+          ">, T<4xf64>, T<4xf64>, T<2xi32>, T<2x4x6x3xf64>) -> "
+          "(T<2x5x4x6xf64>, T<2x4x6x3xf64>)",
+      {"2x5x4x6xf64", "2x4x6x3xf64"})};
+}
+
 std::multimap<std::string, OpCase> composites() {
   auto head = [](OpCase result) {
     result.integers = 7, result.rounds = true;
@@ -579,6 +593,8 @@ std::multimap<std::string, OpCase> routing() {
                  "discounted_sum %a0, %a1 discount 0.5 : T<3x4x5xf64>, "
                  "T<3x4x5xi32>",
                  {"3x4x5xf64"})}},
+      {"state_space_scan", stateSpaceScan(2)},
+      {"state_space_scan", stateSpaceScan(1)},
       {"paged_attention", paged},
       {"paged_attention", oneHead}};
 }
