@@ -110,6 +110,12 @@ func::CallOp ModelBuilder::callLayer(int64_t layer, func::FuncOp block,
 }
 
 LayerKind ModelBuilder::kindOf(int64_t layer, int64_t tokens) const {
+  if (spec.isRecurrent(layer)) {
+    LayerKind kind;
+    kind.sparse = spec.isSparse(layer);
+    kind.recurrent = true;
+    return kind;
+  }
   int64_t window = spec.window(layer);
   // A window at least as long as the sequence has no effect.
   return {window < tokens ? window : 0, spec.attentionScale(layer),
@@ -123,6 +129,8 @@ std::string ModelBuilder::blockName(const Twine &base,
   std::string name = base.str();
   if (kind.sparse)
     name += ".moe";
+  if (kind.recurrent)
+    return name + ".recurrent";
   if (kind.window > 0)
     name += llvm::formatv(".window{0}", kind.window);
   else if (kind.local)
@@ -339,12 +347,36 @@ void ModelBuilder::buildLogits() {
 Value ModelBuilder::initial(Emitter &e, const Parameter &parameter, Value seed,
                             Value step) {
   auto type = tensor(parameter.shape, b.getF32Type());
-  if (parameter.initializer != Initializer::Normal)
-    return e.splat(parameter.initializer == Initializer::Ones ? 1 : 0, type);
-  Value normal =
-      b.create<graph::RandomOp>(e.location(), type, seed, step, Value(),
-                                /*stream=*/0, graph::RandomKind::normal);
-  return e.mul(normal, parameter.deviation);
+  auto random = [&](graph::RandomKind kind) -> Value {
+    return b.create<graph::RandomOp>(e.location(), type, seed, step, Value(),
+                                     /*stream=*/0, kind);
+  };
+  switch (parameter.initializer) {
+  case Initializer::Normal:
+    return e.mul(random(graph::RandomKind::normal), parameter.deviation);
+  case Initializer::Ones:
+    return e.splat(1, type);
+  case Initializer::Zeros:
+    return e.zeros(type);
+  case Initializer::Uniform:
+    return e.add(
+        e.mul(random(graph::RandomKind::uniform), 2 * parameter.deviation),
+        -parameter.deviation);
+  case Initializer::LogOfIndex: {
+    Value index = e.iota(type.clone(b.getI32Type()), 0);
+    return e.unary<graph::LogOp>(
+        e.add(e.convert(index, type.getElementType()), 1.0));
+  }
+  case Initializer::StepBias: {
+    const double low = std::log(parameter.limits.first),
+                 high = std::log(parameter.limits.second);
+    Value d = e.exp(
+        e.add(e.mul(random(graph::RandomKind::uniform), high - low), low));
+    // log(exp(d) - 1)
+    return e.add(d, e.unary<graph::LogOp>(e.add(e.neg(e.exp(e.neg(d))), 1.0)));
+  }
+  }
+  llvm_unreachable("every initializer is built");
 }
 
 // A parameter's seed depends on its index in the list alone, so that initial

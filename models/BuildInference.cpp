@@ -18,7 +18,9 @@ bool ModelBuilder::cachesLatents() const {
          recipe.inference.numerics != recipe::Numerics::Training;
 }
 
-std::vector<CachePart> ModelBuilder::cacheParts() const {
+std::vector<CachePart> ModelBuilder::cacheParts(const LayerKind &kind) const {
+  if (kind.recurrent)
+    return {{"conv", &KvCache::inputs}, {"state", &KvCache::states}};
   constexpr CachePart all[] = {
       {"keys", &KvCache::keys},
       {"values", &KvCache::values, /*ofValues=*/true},
@@ -31,7 +33,22 @@ std::vector<CachePart> ModelBuilder::cacheParts() const {
   return parts;
 }
 
-std::vector<Port> ModelBuilder::layerCaches(const CacheShape &shape) {
+/// A state for each running sequence of a recurrent layer, in f32.
+static std::vector<Port>
+recurrentState(OpBuilder &b, const StateSpaceSpec &mixer, int64_t slots) {
+  NamedAttribute keep = b.getNamedAttr(graph::kKeepF32Attr, b.getUnitAttr());
+  auto f32 = [&](ArrayRef<int64_t> shape) {
+    return RankedTensorType::get(shape, b.getF32Type());
+  };
+  return {
+      {f32({slots, mixer.kernel - 1, mixer.channels()}), {keep}, "conv"},
+      {f32({slots, mixer.heads, mixer.headDim, mixer.state}), {keep}, "state"}};
+}
+
+std::vector<Port> ModelBuilder::layerCaches(const LayerKind &kind,
+                                            const CacheShape &shape) {
+  if (kind.recurrent)
+    return recurrentState(b, *spec.stateSpace, recipe.inference.batch);
   int64_t heads = spec.kvHeads, dim = spec.headDim;
   if (cachesLatents())
     heads = 1, dim = spec.latent->cacheWidth();
@@ -39,7 +56,7 @@ std::vector<Port> ModelBuilder::layerCaches(const CacheShape &shape) {
     dim = spec.latent->paddedHeadDim();
   Type f32 = b.getF32Type(), element = hasScales() ? b.getI8Type() : f32;
   std::vector<Port> ports;
-  for (const CachePart &each : cacheParts())
+  for (const CachePart &each : cacheParts(kind))
     ports.push_back({tensor({shape.pages, recipe.inference.page, heads,
                              each.isScales ? 1 : dim},
                             each.isScales ? f32 : element),
@@ -51,27 +68,39 @@ std::vector<Port> ModelBuilder::layerCaches(const CacheShape &shape) {
 /// The caches of all layers, in order.
 std::vector<Port> ModelBuilder::cachePorts(const CacheShape &shape) {
   std::vector<Port> ports;
-  for (int64_t layer = 0; layer < spec.layers; ++layer)
-    for (const Port &each : layerCaches(shape)) {
-      std::string name = ("cache." + each.name + "." + Twine(layer)).str();
+  for (int64_t layer = 0; layer < spec.layers; ++layer) {
+    const bool isRecurrent = spec.isRecurrent(layer);
+    const StringRef prefix = isRecurrent ? "recurrent." : "cache.";
+    for (const Port &each : layerCaches(kindOf(layer, shape.context), shape)) {
+      std::string name = (prefix + each.name + "." + Twine(layer)).str();
       ports.push_back(port(graph::kStateAttr, name, each.type));
+      llvm::append_range(ports.back().attributes, each.attributes);
       ports.back().attributes.push_back(b.getNamedAttr(
           graph::kRoleAttr,
-          graph::RoleAttr::get(b.getContext(), graph::Role::cache)));
+          graph::RoleAttr::get(b.getContext(), isRecurrent
+                                                   ? graph::Role::recurrent
+                                                   : graph::Role::cache)));
       addLayer(ports.back(), layer);
     }
+  }
   return ports;
 }
 
-/// The positions of the tokens of a run: slots, table, starts, lengths.
+/// The positions of the tokens of a run: slots, table, starts, lengths, and of
+/// a model with recurrent layers states, the slot of each sequence.
 std::vector<Port> ModelBuilder::cacheInputs(const CacheShape &shape) {
   Type i32 = b.getI32Type();
   int64_t pages = llvm::divideCeil(shape.context, recipe.inference.page);
-  return {port(graph::kInputAttr, "slots",
-               tensor({shape.batch, shape.tokens}, i32)),
-          port(graph::kInputAttr, "table", tensor({shape.batch, pages}, i32)),
-          port(graph::kInputAttr, "starts", tensor({shape.batch}, i32)),
-          port(graph::kInputAttr, "lengths", tensor({shape.batch}, i32))};
+  std::vector<Port> ports{
+      port(graph::kInputAttr, "slots",
+           tensor({shape.batch, shape.tokens}, i32)),
+      port(graph::kInputAttr, "table", tensor({shape.batch, pages}, i32)),
+      port(graph::kInputAttr, "starts", tensor({shape.batch}, i32)),
+      port(graph::kInputAttr, "lengths", tensor({shape.batch}, i32))};
+  if (spec.stateSpace)
+    ports.push_back(
+        port(graph::kInputAttr, "states", tensor({shape.batch}, i32)));
+  return ports;
 }
 
 /// Logits per row that a request may change on the device, by a bias or a
@@ -101,8 +130,11 @@ std::vector<Port> ModelBuilder::adapterInputs() {
 }
 
 /// A cache with the positions of a run's tokens, in the order of cacheInputs.
-static KvCache at(ValueRange inputs, int64_t context, const Recipe &recipe) {
+static KvCache at(ValueRange inputs, int64_t context, const Recipe &recipe,
+                  bool isRecurrent) {
   KvCache cache;
+  if (isRecurrent)
+    cache.sequences = inputs[4];
   cache.f32 = recipe.inference.numerics == recipe::Numerics::Training;
   cache.slots = inputs[0], cache.table = inputs[1];
   cache.starts = cache.queryStarts = inputs[2], cache.lengths = inputs[3];
@@ -124,9 +156,9 @@ func::FuncOp ModelBuilder::cachedBlock(StringRef owner, const LayerKind &kind,
   if (auto made = module->lookupSymbol<func::FuncOp>(name))
     return made;
   OpBuilder::InsertionGuard guard(b);
-  std::vector<Port> caches = layerCaches(shape), more = caches;
-  std::vector<Port> adapters = adapterInputs();
-  for (const std::vector<Port> &ports : {cacheInputs(shape), adapters})
+  std::vector<Port> caches = layerCaches(kind, shape), more = caches;
+  std::vector<Port> adapters = adapterInputs(), positions = cacheInputs(shape);
+  for (const std::vector<Port> &ports : {positions, adapters})
     for (const Port &each : ports)
       more.push_back({each.type, {}, each.name});
   if (prefillsPrompts(shape))
@@ -135,9 +167,9 @@ func::FuncOp ModelBuilder::cachedBlock(StringRef owner, const LayerKind &kind,
       name, kind, {shape.batch, shape.tokens, spec.hidden}, more, caches);
   auto last = result.getArguments().take_back(more.size());
   auto inputs = last.drop_front(caches.size());
-  KvCache cache = at(inputs, shape.context, recipe);
+  KvCache cache = at(inputs, shape.context, recipe, bool(spec.stateSpace));
   cache.holdsLatents = cachesLatents();
-  const std::vector<CachePart> parts = cacheParts();
+  const std::vector<CachePart> parts = cacheParts(kind);
   for (auto [part, argument] : llvm::zip(parts, last))
     cache.*part.value = argument;
   Scope scope(b, spec, {});
@@ -146,7 +178,7 @@ func::FuncOp ModelBuilder::cachedBlock(StringRef owner, const LayerKind &kind,
       e, cache.starts, cast<RankedTensorType>(cache.slots.getType()));
   scope.cache = &cache;
   if (!adapters.empty())
-    scope.adapters.offsets = inputs[4];
+    scope.adapters.offsets = inputs[positions.size()];
   if (prefillsPrompts(shape))
     cache.queryStarts = inputs.back();
   defineLayer(scope, kind, result);
@@ -163,7 +195,6 @@ Value ModelBuilder::cachedTrunk(Scope &scope, StringRef owner,
                                 const CacheShape &shape, Value tokens,
                                 MutableArrayRef<Value> caches) {
   const KvCache &cache = *scope.cache;
-  const size_t each = caches.size() / spec.layers;
   Value x = family.embed(scope, tokens);
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     std::string prefix = layerPrefix(spec, layer);
@@ -171,9 +202,12 @@ Value ModelBuilder::cachedTrunk(Scope &scope, StringRef owner,
     LayerKind kind = kindOf(layer, shape.context);
     for (const Parameter &parameter : ofLayer(kind))
       operands.push_back(scope.parameter(prefix + parameter.name));
-    auto own = caches.slice(each * layer, each);
+    auto own = caches.take_front(cacheParts(kind).size());
+    caches = caches.drop_front(own.size());
     llvm::append_range(operands, own);
     operands.append({cache.slots, cache.table, cache.starts, cache.lengths});
+    if (cache.sequences)
+      operands.push_back(cache.sequences);
     if (Value offsets = scope.adapters.offsets)
       operands.push_back(offsets);
     if (prefillsPrompts(shape))
@@ -218,7 +252,8 @@ void ModelBuilder::buildCached(graph::Program kind, StringRef bucket,
       result.getArguments().slice(all.size(), caches.size()));
   auto inputs = result.getArguments().take_front(choiceAt).drop_front(
       all.size() + caches.size());
-  KvCache cache = at(inputs.drop_front(), shape.context, recipe);
+  KvCache cache =
+      at(inputs.drop_front(), shape.context, recipe, bool(spec.stateSpace));
   Emitter positions = scope.at("positions");
   cache.positions = positionsFrom(positions, cache.starts,
                                   cast<RankedTensorType>(inputs[0].getType()));

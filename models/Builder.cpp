@@ -111,13 +111,12 @@ static Value rowScales(const Scope &scope, StringRef name, StringRef in,
 static int64_t dropoutSite(const Scope &scope, StringRef name) {
   constexpr int64_t first = 1000; // other sites of a block are fewer
   int64_t site = first;
-  for (bool sparse : {false, true})
-    if (!sparse || scope.spec.moe)
-      for (const Parameter &each : layerParameters(scope.spec, sparse)) {
-        if (StringRef(each.name) == (name + ".weight").str())
-          return site;
-        ++site;
-      }
+  for (LayerParts parts : scope.spec.kindsOfLayers())
+    for (const Parameter &each : layerParameters(scope.spec, parts)) {
+      if (StringRef(each.name) == (name + ".weight").str())
+        return site;
+      ++site;
+    }
   llvm::report_fatal_error("a linear layer has no weight: " + name);
 }
 

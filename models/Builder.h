@@ -11,11 +11,12 @@ namespace tessera::models {
 
 /// Properties by which layers differ; layers of equal kind share a block.
 struct LayerKind {
-  int64_t window = 0;  ///< tokens; 0: the whole past
-  double scale = 1.0;  ///< of attention scores
-  bool sparse = false; ///< experts instead of an MLP
-  bool local = false;  ///< rotates queries and keys by spec.localRope
-  bool rotates = true; ///< whether queries and keys are rotated at all
+  int64_t window = 0;     ///< tokens; 0: the whole past
+  double scale = 1.0;     ///< of attention scores
+  bool sparse = false;    ///< experts instead of an MLP
+  bool local = false;     ///< rotates queries and keys by spec.localRope
+  bool rotates = true;    ///< whether queries and keys are rotated at all
+  bool recurrent = false; ///< a mixer instead of attention
   bool operator==(const LayerKind &) const = default;
 };
 
@@ -42,6 +43,11 @@ struct KvCache {
   mlir::Value queryStarts;
   int64_t context = 0; ///< maximum tokens of a sequence
   bool f32 = false;    ///< attention multiplies as a training step does
+  /// Of a recurrent layer, for each slot of a sequence: the last inputs of its
+  /// convolution, [slots, kernel - 1, channels], and its states, [slots, heads,
+  /// head_dim, state].
+  mlir::Value inputs, states;
+  mlir::Value sequences; ///< i32 [batch]: slots of these; −1: padding
 };
 
 /// The adapters of the rows of a run: those of slot s are rows [offsets[s],

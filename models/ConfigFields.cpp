@@ -96,10 +96,28 @@ std::string position(const std::string &file, std::string_view text,
 
 } // namespace
 
+/// Python writes infinities as bare words, which JSON does not have. Each
+/// becomes a string of the same length, which no key takes for another value.
+static std::string withoutBareInfinities(std::string_view text) {
+  constexpr std::string_view word = "Infinity", string = "\"\\u221e\"";
+  static_assert(word.size() == string.size());
+  std::string result(text);
+  bool isString = false;
+  for (size_t at = 0; at < result.size(); ++at) {
+    if (result[at] == '"')
+      isString = !isString;
+    else if (isString && result[at] == '\\')
+      ++at;
+    else if (!isString && std::string_view(result).substr(at).starts_with(word))
+      result.replace(at, word.size(), string), at += word.size() - 1;
+  }
+  return result;
+}
+
 static StatusOr<Json> parseDocument(std::string_view text,
                                     const std::string &file) {
   BoundedDocument document;
-  if (!Json::sax_parse(text, &document)) {
+  if (!Json::sax_parse(withoutBareInfinities(text), &document)) {
     std::string where =
         document.byte > 0 ? position(file, text, document.byte) : file;
     return Status::error("{}: {}", where, document.problem);

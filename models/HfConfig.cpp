@@ -125,7 +125,8 @@ void readCommon(ConfigFields &fields, const LlamaTraits &traits,
   if (auto pad = fields.integers("pad_token_id", false); !pad.empty())
     spec.padToken = pad[0];
   spec.eosTokens = fields.integers("eos_token_id", true);
-  spec.initializerRange = fields.number("initializer_range", 0, 100, 0.02);
+  spec.initializerRange =
+      fields.number("initializer_range", 0, 100, spec.initializerRange);
 
   constexpr std::array<std::string_view, 5> types = {"", "float32", "bfloat16",
                                                      "float16", "auto"};
@@ -238,6 +239,8 @@ static StatusOr<LoadedConfig> parseConfig(std::string_view text,
     readGpt2(fields, spec);
   else if (info->family == Family::Bert)
     readBert(fields, spec);
+  else if (info->family == Family::Mamba2)
+    readMamba2(fields, spec);
   else
     readLlama(fields, info->llama, spec);
   readCommon(fields, info->llama, spec);

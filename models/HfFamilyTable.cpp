@@ -275,6 +275,13 @@ constexpr FamilyInfo table[] = {
       .windowDefault = 128,
       .activation = nullptr,
       .own = readGptOss}},
+    {Family::Mamba2, {"Mamba2ForCausalLM", "Mamba2Model"}},
+    {Family::GraniteHybrid,
+     {"GraniteMoeHybridForCausalLM", "GraniteMoeHybridModel"},
+     {.maxPositions = 2048,
+      .kvHeadsDefault = true,
+      .biasKey = Traits::OfAttention,
+      .own = readGraniteHybrid}},
     {Family::Bert, {"BertModel", "BertForMaskedLM", "BertForPreTraining"}},
 };
 

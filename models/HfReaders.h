@@ -129,11 +129,15 @@ void readSeedOss(ConfigFields &fields, ModelSpec &spec);
 void readHunYuan(ConfigFields &fields, ModelSpec &spec);
 void readGptNeoX(ConfigFields &fields, ModelSpec &spec);
 void readGptOss(ConfigFields &fields, ModelSpec &spec);
+void readGraniteHybrid(ConfigFields &fields, ModelSpec &spec);
 
 /// Reads the heads of latent attention into spec.latent; requires spec.heads.
 void readLatentHeads(ConfigFields &fields, ModelSpec &spec);
 /// Folds YaRN's mscale_all_dim into the scale of scores; requires spec.rope.
 void scaleLatentScores(ModelSpec &spec);
+
+/// Reads a model of Mamba-2 mixers alone into `spec`.
+void readMamba2(ConfigFields &fields, ModelSpec &spec);
 
 /// Reads an encoder of the BERT family into `spec`; errors go to `fields`.
 void readBert(ConfigFields &fields, ModelSpec &spec);

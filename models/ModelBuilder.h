@@ -44,12 +44,12 @@ public:
                const Recipe &recipe)
       : b(&context), module(mlir::ModuleOp::create(named("model"))),
         recipe(recipe), spec(withRecipe(model, recipe)), all(parameters(spec)),
-        dense(layerParameters(spec, false)),
-        sparse(spec.moe ? layerParameters(spec, true)
-                        : std::vector<Parameter>()),
         family(spec.family == Family::Gpt2   ? gpt2Builder()
                : spec.family == Family::Bert ? bertBuilder()
-                                             : llamaBuilder()) {}
+                                             : llamaBuilder()) {
+    for (LayerParts parts : spec.kindsOfLayers())
+      layersOfKinds.emplace_back(parts, layerParameters(spec, parts));
+  }
 
   /// The functions of `mode`, as Build.h lists them.
   mlir::OwningOpRef<mlir::ModuleOp> build(Mode mode);
@@ -102,7 +102,10 @@ private:
                               llvm::ArrayRef<Port> moreResults);
   /// Parameters of one layer.
   const std::vector<Parameter> &ofLayer(const LayerKind &kind) const {
-    return kind.sparse ? sparse : dense;
+    const LayerParts parts{kind.sparse, kind.recurrent};
+    return llvm::find_if(layersOfKinds,
+                         [&](const auto &each) { return each.first == parts; })
+        ->second;
   }
   void defineLayer(Scope &scope, const LayerKind &kind,
                    mlir::func::FuncOp block) const;
@@ -129,9 +132,9 @@ private:
   /// Whether the cache holds latents instead of keys and values.
   bool cachesLatents() const;
   /// What a layer's cache consists of. Latents are keys and values.
-  std::vector<CachePart> cacheParts() const;
+  std::vector<CachePart> cacheParts(const LayerKind &kind) const;
   /// The same, with types.
-  std::vector<Port> layerCaches(const CacheShape &shape);
+  std::vector<Port> layerCaches(const LayerKind &kind, const CacheShape &shape);
   std::vector<Port> cachePorts(const CacheShape &shape);
   std::vector<Port> cacheInputs(const CacheShape &shape);
   std::vector<Port> choiceInputs(int64_t batch);
@@ -299,7 +302,8 @@ private:
   const Recipe &recipe;
   const ModelSpec spec;
   const std::vector<Parameter> all;
-  const std::vector<Parameter> dense, sparse; ///< of a layer of either kind
+  /// Of a layer of each kind.
+  std::vector<std::pair<LayerParts, std::vector<Parameter>>> layersOfKinds;
   const FamilyBuilder &family;
 };
 

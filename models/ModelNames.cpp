@@ -52,6 +52,15 @@ ModuleNames moduleNames(const ModelSpec &spec) {
     names.queryNorm = "self_attn.query_layernorm";
     names.keyNorm = "self_attn.key_layernorm";
     break;
+  case Family::Mamba2:
+    names.embedding = "backbone.embeddings", names.layers = "backbone.layers";
+    names.norm = "backbone.norm_f", names.attentionNorm = "norm";
+    break;
+  case Family::GraniteHybrid:
+    names.mixer = "mamba";
+    names.gateUp = "shared_mlp.input_linear";
+    names.down = "shared_mlp.output_linear";
+    break;
   case Family::GptNeoX:
     names.embedding = "gpt_neox.embed_in", names.layers = "gpt_neox.layers";
     names.norm = "gpt_neox.final_layer_norm", names.head = "embed_out";
@@ -76,6 +85,9 @@ std::vector<std::string> checkpointNames(const ModelSpec &spec,
     names.emplace_back(name.substr(prefix.size()));
   if (spec.family == Family::Bert)
     names.push_back(fmt::format("bert.{}", name));
+  // As the first checkpoints have it.
+  if (spec.family == Family::Mamba2 && name == "backbone.embeddings.weight")
+    names.emplace_back("backbone.embedding.weight");
   return names;
 }
 
@@ -143,6 +155,10 @@ std::string_view name(Family family) {
     return "gpt_neox";
   case Family::GptOss:
     return "gpt_oss";
+  case Family::Mamba2:
+    return "mamba2";
+  case Family::GraniteHybrid:
+    return "granitemoehybrid";
   case Family::Bert:
     return "bert";
   }

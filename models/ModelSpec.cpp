@@ -29,6 +29,18 @@ int64_t MoeSpec::sparseLayers() const {
   return std::ranges::count(sparse, true);
 }
 
+int64_t StateSpaceSpec::recurrentLayers() const {
+  return std::ranges::count(recurrent, true);
+}
+
+std::vector<LayerParts> ModelSpec::kindsOfLayers() const {
+  std::vector<LayerParts> kinds;
+  for (int64_t layer = 0; layer < layers; ++layer)
+    if (std::ranges::find(kinds, partsOf(layer)) == kinds.end())
+      kinds.push_back(partsOf(layer));
+  return kinds;
+}
+
 namespace {
 
 /// Collects parameters; the spec supplies the initial deviation.
@@ -202,6 +214,42 @@ void addAttention(List &list, const ModelSpec &spec) {
   list.rmsNorm(std::string(names.keyNorm), isWide ? keyValue : spec.headDim);
 }
 
+/// A mixer of Mamba-2. Without initial steps all matrices are initialized like
+/// others.
+void addMixer(List &list, const ModelSpec &spec) {
+  const StateSpaceSpec &mixer = *spec.stateSpace;
+  const std::string path(moduleNames(spec).mixer);
+  auto vector = [&](const char *name, Initializer initializer) {
+    list.items.push_back(
+        {fmt::format("{}.{}", path, name), {mixer.heads}, initializer});
+  };
+  vector("dt_bias",
+         mixer.initialSteps ? Initializer::StepBias : Initializer::Ones);
+  if (mixer.initialSteps)
+    list.items.back().limits = *mixer.initialSteps;
+  vector("A_log", Initializer::LogOfIndex);
+  vector("D", Initializer::Ones);
+  // torch.nn.Linear and Conv1d begin between the roots of 1 / inputs.
+  auto uniform = [&](int64_t inputs, double scale) {
+    if (!mixer.initialSteps)
+      return;
+    list.items.back().initializer = Initializer::Uniform;
+    list.items.back().deviation = scale / std::sqrt(double(inputs));
+  };
+  list.weight(path + ".conv1d.weight", {mixer.channels(), 1, mixer.kernel});
+  uniform(mixer.kernel, 1);
+  list.items.back().keepF32 = true; // few elements, and not of a matmul
+  if (mixer.convBias)
+    list.zeros(path + ".conv1d.bias", mixer.channels());
+  list.linear(path + ".in_proj", spec.hidden, mixer.projected(), mixer.bias);
+  list.ones(path + ".norm.weight", mixer.width());
+  list.weight(path + ".out_proj.weight", {spec.hidden, mixer.width()});
+  uniform(mixer.width(),
+          mixer.rescaled ? 1 / std::sqrt(double(spec.layers)) : 1);
+  if (mixer.bias)
+    list.zeros(path + ".out_proj.bias", spec.hidden);
+}
+
 void addMlp(List &list, const ModelSpec &spec) {
   const ModuleNames names = moduleNames(spec);
   auto linear = [&](std::string_view name, int64_t in, int64_t out) {
@@ -217,19 +265,22 @@ void addMlp(List &list, const ModelSpec &spec) {
   linear(names.down, spec.intermediate, spec.hidden);
 }
 
-std::vector<Parameter> llamaLayer(const ModelSpec &spec, bool sparse) {
+std::vector<Parameter> llamaLayer(const ModelSpec &spec, LayerParts parts) {
   List list(spec);
-  addAttention(list, spec);
-  if (sparse)
-    addExperts(list, spec);
+  if (parts.recurrent)
+    addMixer(list, spec);
   else
+    addAttention(list, spec);
+  if (parts.sparse)
+    addExperts(list, spec);
+  else if (spec.hasMlp())
     addMlp(list, spec);
   const ModuleNames names = moduleNames(spec);
   if (spec.residual.preNorms)
     list.norm(names.attentionNorm);
   if (spec.residual.postNorms)
     list.norm(names.attentionPostNorm);
-  if (spec.residual.hasMlpNorm())
+  if (spec.hasMlp() && spec.residual.hasMlpNorm())
     list.norm(names.mlpNorm);
   if (spec.residual.postNorms)
     list.norm(names.mlpPostNorm);
@@ -361,11 +412,12 @@ bool AdapterSpec::adapts(std::string_view path) const {
   });
 }
 
-std::vector<Parameter> layerParameters(const ModelSpec &spec, bool sparse) {
+std::vector<Parameter> layerParameters(const ModelSpec &spec,
+                                       LayerParts parts) {
   std::vector<Parameter> all = spec.family == Family::Gpt2 ? gpt2Layer(spec)
                                : spec.family == Family::Bert
                                    ? bertLayer(spec)
-                                   : llamaLayer(spec, sparse);
+                                   : llamaLayer(spec, parts);
   return spec.adapter ? withAdapters(std::move(all), spec) : all;
 }
 
@@ -375,11 +427,13 @@ std::vector<Parameter> parameters(const ModelSpec &spec) {
   const bool isTrained = spec.adapter && spec.adapter->slots() == 0;
   if (isTrained)
     makeConstant(list.items, *spec.adapter);
-  const std::vector<Parameter> dense = layerParameters(spec, false),
-                               sparse = spec.moe ? layerParameters(spec, true)
-                                                 : std::vector<Parameter>();
+  const std::vector<LayerParts> kinds = spec.kindsOfLayers();
+  std::vector<std::vector<Parameter>> ofKinds;
+  for (LayerParts kind : kinds)
+    ofKinds.push_back(layerParameters(spec, kind));
   for (int64_t layer = 0; layer < spec.layers; ++layer)
-    for (const Parameter &each : spec.isSparse(layer) ? sparse : dense) {
+    for (const Parameter &each : ofKinds[size_t(
+             std::ranges::find(kinds, spec.partsOf(layer)) - kinds.begin())]) {
       list.items.push_back(each);
       list.items.back().name = layerPrefix(spec, layer) + each.name;
       list.items.back().layer = layer;
@@ -418,12 +472,13 @@ int64_t parameterCount(const ModelSpec &spec) {
   // nothing.
   ModelSpec outside = spec;
   outside.layers = 0;
-  int64_t sparse = spec.moe ? spec.moe->sparseLayers() : 0;
-  int64_t count =
-      countElements(parameters(outside)) +
-      (spec.layers - sparse) * countElements(layerParameters(spec, false));
-  if (sparse)
-    count += sparse * countElements(layerParameters(spec, true));
+  int64_t count = countElements(parameters(outside));
+  for (LayerParts kind : spec.kindsOfLayers()) {
+    int64_t layers = 0;
+    for (int64_t layer = 0; layer < spec.layers; ++layer)
+      layers += spec.partsOf(layer) == kind;
+    count += layers * countElements(layerParameters(spec, kind));
+  }
   return count;
 }
 
@@ -445,7 +500,11 @@ std::string describe(const ModelSpec &spec) {
       spec.heads == spec.kvHeads
           ? fmt::format("{} heads", spec.heads)
           : fmt::format("{} heads ({} kv)", spec.heads, spec.kvHeads);
-  std::string experts, active;
+  std::string experts, active, recurrent;
+  if (const auto &mixer = spec.stateSpace)
+    recurrent = fmt::format(
+        ", {} recurrent layers of {} heads of {} with state {}",
+        mixer->recurrentLayers(), mixer->heads, mixer->headDim, mixer->state);
   if (spec.moe) {
     experts = fmt::format(", {} of {} experts of {} in {} layers",
                           spec.moe->chosen, spec.moe->experts,
@@ -453,10 +512,10 @@ std::string describe(const ModelSpec &spec) {
     active = fmt::format(" ({} active)", activeParameterCount(spec));
   }
   return fmt::format(
-      "{}: {} layers, hidden {}, {} of {}, mlp {}{}, vocabulary {}, "
+      "{}: {} layers, hidden {}, {} of {}, mlp {}{}{}, vocabulary {}, "
       "{} positions, {} parameters{}",
       name(spec.family), spec.layers, spec.hidden, heads, spec.headDim,
-      spec.intermediate, experts, spec.vocab, spec.maxPositions,
+      spec.intermediate, recurrent, experts, spec.vocab, spec.maxPositions,
       parameterCount(spec), active);
 }
 

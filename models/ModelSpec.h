@@ -48,6 +48,8 @@ enum class Family {
   HunYuan,
   GptNeoX,
   GptOss,
+  Mamba2,
+  GraniteHybrid,
   Bert
 };
 
@@ -176,6 +178,41 @@ struct MoeSpec {
   bool operator==(const MoeSpec &) const = default;
 };
 
+/// Mixers of Mamba-2 (2405.21060, section 7) in place of attention in some
+/// layers. The input projection gives gates [width], then what is convolved
+/// [channels]: values [width], writes and reads [groups, state] each; and steps
+/// [heads].
+struct StateSpaceSpec {
+  int64_t heads = 0, headDim = 0;
+  int64_t state = 0;  ///< elements of a head's state for each of its own
+  int64_t groups = 1; ///< of heads with common writes and reads, and of norms
+  int64_t kernel = 4; ///< tokens of the convolution
+  bool bias = false;  ///< of both projections
+  bool convBias = true;
+  double leastStep = 0;
+  std::optional<double> mostStep;
+  /// The initial steps without input are between these; absent: biases of 1,
+  /// and other matrices as those of attention.
+  std::optional<std::pair<double, double>> initialSteps;
+  /// Initial output projections are divided by the root of the layers.
+  bool rescaled = false;
+  /// [layers]: whether the layer has such a mixer, or attention.
+  std::vector<bool> recurrent;
+  int64_t width() const { return heads * headDim; }
+  int64_t channels() const { return width() + 2 * groups * state; }
+  int64_t projected() const { return width() + channels() + heads; }
+  int64_t recurrentLayers() const;
+  bool operator==(const StateSpaceSpec &) const = default;
+};
+
+/// What a layer consists of; layers of the same parts have parameters of the
+/// same names and shapes.
+struct LayerParts {
+  bool sparse = false;    ///< experts instead of an MLP
+  bool recurrent = false; ///< a mixer instead of attention
+  bool operator==(const LayerParts &) const = default;
+};
+
 /// Low-rank factors that are trained instead of the model's weights: a linear
 /// layer W gives W x + scale B (A x). With magnitudes m, one for each row, the
 /// sum is multiplied by m / |W + scale B A|, the norms of rows. Names:
@@ -206,7 +243,7 @@ struct ModelSpec {
   int64_t heads = 0;
   int64_t kvHeads = 0;      ///< = heads: MHA; 1: MQA; between: GQA
   int64_t headDim = 0;      ///< heads * headDim need not equal hidden
-  int64_t intermediate = 0; ///< width of the MLP
+  int64_t intermediate = 0; ///< width of the MLP; 0: none
   int64_t maxPositions = 0; ///< tokens; learned positions: rows of the table
   int64_t tokenTypes = 0;   ///< BERT: rows of the table of token types
 
@@ -246,12 +283,23 @@ struct ModelSpec {
   std::optional<AdapterSpec> adapter;
   std::optional<MoeSpec> moe;
   std::optional<LatentSpec> latent;
+  std::optional<StateSpaceSpec> stateSpace;
+  /// Whether `layer` has a mixer instead of attention.
+  bool isRecurrent(int64_t layer) const {
+    return stateSpace && stateSpace->recurrent[static_cast<size_t>(layer)];
+  }
+  bool hasMlp() const { return intermediate > 0; }
+  LayerParts partsOf(int64_t layer) const {
+    return {isSparse(layer), isRecurrent(layer)};
+  }
+  /// The parts of all layers, each once.
+  std::vector<LayerParts> kindsOfLayers() const;
   /// Whether `layer` has experts.
   bool isSparse(int64_t layer) const {
     return moe && moe->sparse[static_cast<size_t>(layer)];
   }
 
-  /// Absent: positions are a learned table (GPT-2, BERT).
+  /// Absent: positions are a learned table (GPT-2, BERT), or none.
   std::optional<RopeSpec> rope;
   /// The rope of layers with a window, if it differs.
   std::optional<RopeSpec> localRope;
@@ -314,7 +362,14 @@ struct ModelSpec {
 };
 
 /// How a parameter is initialized.
-enum class Initializer { Normal, Ones, Zeros };
+enum class Initializer {
+  Normal,
+  Ones,
+  Zeros,
+  Uniform,    ///< between -deviation and deviation
+  LogOfIndex, ///< log(1), log(2), …
+  StepBias,   ///< log(exp(d) - 1), log d uniform between those of two limits
+};
 
 /// One tensor of the checkpoint, in the checkpoint's own name and shape.
 struct Parameter {
@@ -325,12 +380,13 @@ struct Parameter {
   /// GPT-2 projections are Conv1D: [in, out]; all others [out, in].
   std::vector<int64_t> shape;
   Initializer initializer = Initializer::Normal;
-  double deviation = 0.0; ///< standard deviation when Normal
-  int64_t layer = -1;     ///< -1: outside the layers
-  bool frozen = false;    ///< no gradient; has its own update, or none:
-  bool constant = false;  ///< also frozen
-  bool keepF32 = false;   ///< of routers and scores: in f32, like its matmul
-  bool isNarrow = false;  ///< stored as bf16, and read as f32; constant
+  double deviation = 0.0;                ///< standard deviation when Normal
+  std::pair<double, double> limits = {}; ///< of StepBias
+  int64_t layer = -1;                    ///< -1: outside the layers
+  bool frozen = false;   ///< no gradient; has its own update, or none:
+  bool constant = false; ///< also frozen
+  bool keepF32 = false;  ///< of routers and scores: in f32, like its matmul
+  bool isNarrow = false; ///< stored as bf16, and read as f32; constant
   int64_t elements() const;
   bool operator==(const Parameter &) const = default;
 };
@@ -340,9 +396,8 @@ struct Parameter {
 /// and for GPT-2's residual projections initializerRange / sqrt(2 layers).
 std::vector<Parameter> parameters(const ModelSpec &spec);
 
-/// The tensors of one layer, without its prefix ("attn.c_attn.weight"): of one
-/// with experts if `sparse`.
-std::vector<Parameter> layerParameters(const ModelSpec &spec, bool sparse);
+/// The tensors of one layer, without its prefix ("attn.c_attn.weight").
+std::vector<Parameter> layerParameters(const ModelSpec &spec, LayerParts parts);
 
 /// Names of the tensors of a layer with experts, without the last part:
 /// ".weight" for the router, the names of the matrices for the experts. Of
@@ -375,6 +430,8 @@ struct ModuleNames {
   std::string_view queryNorm = "self_attn.q_norm", keyNorm = "self_attn.k_norm";
   std::string_view gate = "mlp.gate_proj", up = "mlp.up_proj",
                    gateUp = "mlp.gate_up_proj", down = "mlp.down_proj";
+  /// Of recurrent layers; inside the mixer.
+  std::string_view mixer = "mixer";
   /// Norms of the inputs and of the outputs of attention and MLP.
   std::string_view attentionNorm = "input_layernorm",
                    mlpNorm = "post_attention_layernorm",

@@ -28,6 +28,25 @@ static Status checkNumerics(const Recipe::Inference &inference) {
   return Status::success();
 }
 
+/// What does not apply to states of recurrent layers.
+static Status checkRecurrent(const Recipe::Inference &inference,
+                             const ModelSpec &spec) {
+  if (!spec.stateSpace)
+    return Status::success();
+  if (inference.numerics == recipe::Numerics::Training)
+    return Status::error("inference.numerics: training is not supported of the "
+                         "recurrent layers of {}, whose programs divide "
+                         "sequences differently; set inference.numerics: "
+                         "inference",
+                         name(spec.family));
+  if (inference.kv != KvKind::Auto &&
+      spec.stateSpace->recurrentLayers() == spec.layers)
+    return Status::error("inference.kv: all layers of this {} are recurrent; "
+                         "it has no KV cache",
+                         name(spec.family));
+  return Status::success();
+}
+
 static Status checkInference(const Recipe &recipe, const ModelSpec &spec) {
   int64_t page = recipe.inference.page;
   int64_t needed = (inferenceContext(spec, recipe) + page - 1) / page;
@@ -43,6 +62,7 @@ static Status checkInference(const Recipe &recipe, const ModelSpec &spec) {
         "inference.pages = {} is less than the {} pages of one sequence of {} "
         "tokens; raise it, or lower inference.context",
         recipe.inference.pages, needed, inferenceContext(spec, recipe));
+  TESSERA_RETURN_IF_ERROR(checkRecurrent(recipe.inference, spec));
   return checkNumerics(recipe.inference);
 }
 
@@ -71,20 +91,26 @@ static Status checkEncoder(const Recipe &recipe, const ModelSpec &spec,
   return Status::success();
 }
 
+// Parameters of one layer of each kind, by their names in it. Modules are the
+// same in all layers of a kind.
+static std::vector<Parameter> layersOfEachKind(const ModelSpec &spec) {
+  std::vector<Parameter> all;
+  for (LayerParts parts : spec.kindsOfLayers())
+    std::ranges::move(layerParameters(spec, parts), std::back_inserter(all));
+  return all;
+}
+
 // Paths in a layer of the linear layers that adapters fit.
 static std::vector<std::string> linearLayers(const ModelSpec &spec) {
   std::vector<std::string> names;
-  for (bool sparse : {false, true})
-    if (!sparse || spec.moe)
-      for (const Parameter &each : layerParameters(spec, sparse)) {
-        std::string_view path = each.name;
-        if (each.shape.size() != 2 || each.keepF32 ||
-            !path.ends_with(".weight"))
-          continue;
-        path.remove_suffix(std::string_view(".weight").size());
-        if (std::ranges::find(names, path) == names.end())
-          names.emplace_back(path);
-      }
+  for (const Parameter &each : layersOfEachKind(spec)) {
+    std::string_view path = each.name;
+    if (each.shape.size() != 2 || each.keepF32 || !path.ends_with(".weight"))
+      continue;
+    path.remove_suffix(std::string_view(".weight").size());
+    if (std::ranges::find(names, path) == names.end())
+      names.emplace_back(path);
+  }
   return names;
 }
 
@@ -104,12 +130,7 @@ static Status checkQuantizedBase(const Recipe &recipe, const ModelSpec &spec) {
                          name(spec.family));
   const int64_t block = layout.nf4() ? QuantizedLayout::kNf4Group : kQuantBlock;
   const bool isTransposed = spec.family == Family::Gpt2;
-  std::vector<Parameter> all;
-  if (!spec.moe || spec.moe->sparseLayers() < spec.layers)
-    all = layerParameters(spec, false);
-  if (spec.moe)
-    std::ranges::move(layerParameters(spec, true), std::back_inserter(all));
-  for (const Parameter &each : all) {
+  for (const Parameter &each : layersOfEachKind(spec)) {
     if (each.shape.size() < 2 || each.keepF32)
       continue;
     // Of an expert, where there are several.
@@ -125,12 +146,9 @@ static Status checkQuantizedBase(const Recipe &recipe, const ModelSpec &spec) {
   return Status::success();
 }
 
-/// Parameters of one layer of each kind, by their names in it, and those
-/// outside of layers. Modules are the same in all layers.
+/// The same and those outside of layers.
 static std::vector<Parameter> distinctParameters(const ModelSpec &spec) {
-  std::vector<Parameter> all = layerParameters(spec, false);
-  if (spec.moe)
-    std::ranges::move(layerParameters(spec, true), std::back_inserter(all));
+  std::vector<Parameter> all = layersOfEachKind(spec);
   std::ranges::copy_if(parameters(spec), std::back_inserter(all),
                        [](const Parameter &each) { return each.layer < 0; });
   return all;
@@ -203,6 +221,10 @@ static Status checkPrompts(const Recipe &recipe, const ModelSpec &spec,
   if (spec.hasScore || recipe.task == recipe::Task::Reward)
     return Status::error("attention.prompts: bidirectional is not supported of "
                          "reward models; leave it out");
+  if (spec.stateSpace)
+    return Status::error("attention.prompts: bidirectional is not supported of "
+                         "the recurrent layers of {}; leave it out",
+                         name(spec.family));
   if (mode == Mode::Calibrate)
     return Status::error("attention.prompts: bidirectional: calibration reads "
                          "sequences without prompts; leave it out");

@@ -53,6 +53,8 @@ static std::string_view classPrefix(Family family) {
   case Family::HunYuan:
   case Family::GptNeoX:
   case Family::GptOss:
+  case Family::Mamba2:
+  case Family::GraniteHybrid:
   case Family::Bert: // an encoder
     break;
   }

@@ -84,6 +84,7 @@ StatusOr<std::vector<InputOfLinears>> scaledInputs(const ModelSpec &spec) {
                         ? "keeps its matrices as [in, out]"
                     : spec.isEncoder() ? "is an encoder"
                     : spec.latent      ? "has latent attention"
+                    : spec.stateSpace  ? "has recurrent layers"
                     : spec.moe         ? "has experts"
                     : !spec.gatedMlp   ? "has an MLP without a gate"
                     : !spec.residual.hasMlpNorm()

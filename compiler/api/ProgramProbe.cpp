@@ -45,13 +45,14 @@ static constexpr int64_t kFewChunks = 3, kMoreChunks = 4;
 
 //===--- the model --------------------------------------------------------===//
 
-// Layers with and without experts, or with other windows, need other bytes.
+// Layers with and without experts, or with other windows, need other bytes, and
+// so do mixers and attention.
 static bool areAlike(const models::ModelSpec &spec) {
   auto isConstant = [](const auto &each) {
     return each.empty() || std::ranges::count(each, each.front()) ==
                                static_cast<std::ptrdiff_t>(each.size());
   };
-  return isConstant(spec.windows) &&
+  return !spec.stateSpace && isConstant(spec.windows) &&
          (!spec.moe || isConstant(spec.moe->sparse));
 }
 

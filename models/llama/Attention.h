@@ -14,6 +14,9 @@ std::optional<RopeFrequencies> frequenciesOf(const Scope &scope, mlir::Value x,
 mlir::Value rotate(const Scope &scope, mlir::Value x,
                    const RopeFrequencies &frequencies);
 
+/// A mixer of Mamba-2 (StateSpaceSpec) of x [batch, tokens, hidden].
+mlir::Value mixer(const Scope &scope, mlir::Value x);
+
 /// Multi-head latent attention (LatentSpec) of x [batch, tokens, hidden] →
 /// [batch, tokens, heads * valueDim], before the output projection.
 mlir::Value latentAttention(const Scope &scope, mlir::Value x,

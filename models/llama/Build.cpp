@@ -2,7 +2,8 @@
 // MLP, grouped queries. Mistral adds windows, Qwen2 biases, Qwen3 norms on
 // queries and keys, Gemma norms after sub-layers and soft caps, Phi-3 fused
 // matrices, Granite multipliers, GLM interleaved pairs, Cohere a parallel
-// residual stream, StarCoder2 layer norms and an MLP without a gate, others
+// residual stream, StarCoder2 layer norms and an MLP without a gate, Mamba-2
+// mixers instead of attention (Mixer.cpp), others
 // experts. All of these are data in the spec, and so are module names
 // (moduleNames).
 #include "models/llama/Attention.h"
@@ -137,7 +138,11 @@ Value layer(const Scope &scope, Value x, const LayerKind &kind) {
                         stream.scale == 1 ? y : residual.mul(y, stream.scale));
   };
   Value read = stream.preNorms ? norm(scope, x, names.attentionNorm) : x;
-  Value y = added(x, selfAttention(scope, read, kind), names.attentionPostNorm);
+  Value y = added(
+      x, kind.recurrent ? mixer(scope, read) : selfAttention(scope, read, kind),
+      names.attentionPostNorm);
+  if (!scope.spec.hasMlp())
+    return y;
   if (stream.order == ResidualSpec::Serial)
     read = y;
   else if (stream.order == ResidualSpec::Parallel)

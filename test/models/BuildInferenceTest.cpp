@@ -29,6 +29,7 @@ struct Text {
   std::vector<int> tokens;
   std::vector<int> pages; ///< in the cache, in the text's order
   int64_t length = 0;     ///< tokens that the cache holds
+  int state = 0;          ///< the slot of its recurrent states
 };
 
 class BuildInference : public testing::Test {
@@ -61,6 +62,7 @@ protected:
     }
     first.pages = {7, 0, 12, 3, 9, 1};
     second.pages = {2, 11, 5, 4, 6, 8};
+    first.state = 1;
   }
 
   /// Of the caches, in the order in which programs take them.
@@ -69,7 +71,8 @@ protected:
     std::vector<llvm::ArrayRef<int64_t>> shapes;
     for (unsigned i = 0; i < decode.getNumArguments(); ++i) {
       auto role = decode.getArgAttrOfType<graph::RoleAttr>(i, graph::kRoleAttr);
-      if (role && role.getValue() == graph::Role::cache)
+      if (role && (role.getValue() == graph::Role::cache ||
+                   role.getValue() == graph::Role::recurrent))
         shapes.push_back(
             mlir::cast<mlir::RankedTensorType>(decode.getArgumentTypes()[i])
                 .getShape());
@@ -82,13 +85,16 @@ protected:
              int64_t count, int64_t tokens) {
     auto batch = int64_t(texts.size());
     Tensor ids({batch, tokens}), slots({batch, tokens}),
-        table({batch, perSequence}), starts({batch}), lengths({batch});
+        table({batch, perSequence}), starts({batch}), lengths({batch}),
+        states({batch});
+    std::fill(states.data.begin(), states.data.end(), -1);
     std::fill(slots.data.begin(), slots.data.end(), -1);
     for (int64_t b = 0; b < batch; ++b) {
       Text *text = texts[size_t(b)];
       if (!text)
         continue;
       starts.data[b] = double(text->length);
+      states.data[b] = text->state;
       for (int64_t t = 0; t < count; ++t, ++text->length) {
         ids.at({b, t}) = text->tokens[size_t(text->length)];
         slots.at({b, t}) = double(text->pages[text->length / page] * page +
@@ -105,6 +111,8 @@ protected:
     inputs.insert(inputs.end(), caches.begin(), caches.end());
     for (const Tensor &each : {ids, slots, table, starts, lengths})
       inputs.push_back(each);
+    if (spec.stateSpace)
+      inputs.push_back(states);
     if (tokens > 1)
       inputs.emplace_back(llvm::ArrayRef<int64_t>{batch}, double(count - 1));
     for (Tensor &each : likeliest(batch))
@@ -215,6 +223,28 @@ TEST_F(BuildInference, LatentVectorsAreCached) {
     EXPECT_EQ(each.shape.back(), 14 + 4);
   recipe.inference.kv = KvKind::Int8;
   expectReference(mustRead("deepseek_v3"));
+}
+
+// What is in a slot of no sequence does not matter: here, not a number.
+TEST_F(BuildInference, RecurrentLayersKeepStates) {
+  expectReference(mustRead("mamba2"));
+  expectReference(mustRead("mamba2", {{"conv_kernel", 3}, {"use_bias", true}}));
+  expectReference(mustRead("granitemoehybrid"));
+  std::vector<int64_t> ranks;
+  for (const Tensor &each : caches)
+    ranks.push_back(int64_t(each.shape.size()));
+  EXPECT_EQ(ranks, (std::vector<int64_t>{3, 4, 4, 4, 3, 4, 3, 4}));
+}
+
+// A slot that another sequence has left.
+TEST_F(BuildInference, SequencesBeginWithoutState) {
+  build(mustRead("granitemoehybrid"));
+  expectLogits(run("prefill_5", {&first}, 5, chunk), 0, first);
+  second.state = first.state;
+  expectLogits(run("prefill_5", {&second}, 1, chunk), 0, second);
+  expectLogits(run("decode_1", {&second}, 1, 1), 0, second);
+  first.length = 0;
+  expectLogits(run("decode_1", {&first}, 1, 1), 0, first);
 }
 
 TEST_F(BuildInference, OfATrainingStepKeysAndValuesAre) {

@@ -160,6 +160,27 @@ TEST_F(Build, SeedOssAndHunYuan) {
   expectReference(mustRead("hunyuan_v1_dense", {{"rope_scaling", section}}));
 }
 
+TEST_F(Build, MixersOfMamba2) {
+  expectReference(mustRead("mamba2"));
+  expectReference(mustRead("mamba2", {{"use_bias", true},
+                                      {"use_conv_bias", false},
+                                      {"n_groups", 1},
+                                      {"conv_kernel", 2},
+                                      {"tie_word_embeddings", true},
+                                      {"time_step_limit", {0.5, 0.9}}}));
+}
+
+TEST_F(Build, HybridOfMixersAndAttention) {
+  ModelSpec spec = mustRead("granitemoehybrid");
+  expectReference(spec);
+  // A block for each kind.
+  EXPECT_TRUE(module->lookupSymbol("layer.recurrent"));
+  expectReference(
+      mustRead("granitemoehybrid", {{"position_embedding_type", "rope"},
+                                    {"mamba_n_groups", 2},
+                                    {"residual_multiplier", 0.3}}));
+}
+
 TEST_F(Build, PortsCarryNamesRolesDecayAndLayers) {
   ModelSpec spec = mustRead("gpt2");
   build(spec);

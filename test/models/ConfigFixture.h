@@ -61,6 +61,26 @@ inline nlohmann::json smallConfig(const std::string &modelType) {
   if (modelType == "gpt2")
     return {{"model_type", "gpt2"}, {"vocab_size", 96}, {"n_positions", 32},
             {"n_embd", 24},         {"n_layer", 2},     {"n_head", 3}};
+  if (modelType == "mamba2")
+    return {{"model_type", "mamba2"}, {"vocab_size", 96}, {"hidden_size", 24},
+            {"num_hidden_layers", 2}, {"num_heads", 6},   {"head_dim", 8},
+            {"state_size", 5},        {"n_groups", 3}};
+  if (modelType == "granitemoehybrid")
+    return {{"model_type", "granitemoehybrid"},
+            {"vocab_size", 96},
+            {"hidden_size", 24},
+            {"intermediate_size", 16},
+            {"shared_intermediate_size", 40},
+            {"num_local_experts", 0},
+            {"num_experts_per_tok", 0},
+            {"num_hidden_layers", 4},
+            {"layer_types", {"mamba", "attention", "mamba", "mamba"}},
+            {"num_attention_heads", 6},
+            {"num_key_value_heads", 2},
+            {"mamba_n_heads", 4},
+            {"mamba_d_head", 12},
+            {"mamba_d_state", 7},
+            {"max_position_embeddings", 64}};
   if (modelType == "bert")
     return {{"model_type", "bert"},   {"vocab_size", 96},
             {"hidden_size", 24},      {"intermediate_size", 40},

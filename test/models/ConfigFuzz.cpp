@@ -26,11 +26,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   require(parameterCount(*spec) > 0);
   require(spec->windows.empty() ||
           int64_t(spec->windows.size()) == spec->layers);
-  require(layerParameters(*spec, false).size() >= 6); // Phi-3 fuses some
+  for (LayerParts parts : spec->kindsOfLayers())
+    require(layerParameters(*spec, parts).size() >=
+            (parts.sparse ? 10U : 6U)); // Phi-3 fuses some
+  if (const auto &mixer = spec->stateSpace) {
+    require(int64_t(mixer->recurrent.size()) == spec->layers);
+    require(mixer->groups > 0 && mixer->heads % mixer->groups == 0);
+    require(mixer->kernel > 0 && mixer->state > 0 && mixer->headDim > 0);
+  }
   if (spec->moe) {
     require(int64_t(spec->moe->sparse.size()) == spec->layers);
     require(spec->moe->chosen <= spec->moe->experts);
-    require(layerParameters(*spec, true).size() >= 10);
     require(activeParameterCount(*spec) > 0);
   }
   if (spec->rope) {

@@ -14,7 +14,8 @@ namespace {
   "dots1, deepseek_v2, deepseek_v3, gemma, gemma2, gemma3_text, phi3, "        \
   "smollm3, granite, olmo2, olmo3, "                                           \
   "olmoe, glm, glm4, cohere, cohere2, starcoder2, stablelm, ernie4_5, "        \
-  "seed_oss, hunyuan_v1_dense, gpt_neox, gpt_oss or bert"
+  "seed_oss, hunyuan_v1_dense, gpt_neox, gpt_oss, mamba2, "                    \
+  "granitemoehybrid or bert"
 
 json rope(json section) { return {{"rope_scaling", std::move(section)}}; }
 

@@ -64,6 +64,100 @@ TEST(ReadySpecs, Deepseek) {
 }
 
 // As transformers' configuration classes have them.
+TEST(HfConfig, MixerDefaults) {
+  const ModelSpec mamba = mustRead("mamba2", {{"n_groups", 1}});
+  const StateSpaceSpec &mixer = *mamba.stateSpace;
+  EXPECT_EQ(mixer.kernel, 4);
+  EXPECT_TRUE(mixer.convBias && !mixer.bias && !mixer.mostStep);
+  EXPECT_EQ(mixer.initialSteps, std::pair(0.001, 0.1));
+  EXPECT_EQ(mamba.initializerRange, 0.1);
+  EXPECT_FALSE(mamba.tieWordEmbeddings || mamba.hasMlp());
+  const ModelSpec granite = mustRead("granitemoehybrid");
+  EXPECT_EQ(granite.stateSpace->recurrent,
+            (std::vector<bool>{true, false, true, true}));
+  EXPECT_EQ(granite.intermediate, 40);
+  EXPECT_FALSE(granite.rotates(1) || granite.stateSpace->initialSteps);
+  EXPECT_TRUE(
+      mustRead("granitemoehybrid", {{"position_embedding_type", "rope"}})
+          .rotates(1));
+}
+
+// Python's words for what JSON does not have, in both dialects.
+TEST(HfConfig, StepLimits) {
+  auto of = [](const std::string &limits) {
+    json config = smallConfig("mamba2");
+    std::string text = config.dump();
+    text.back() = ',';
+    return parseHfConfig(text + "\"time_step_limit\": " + limits + "}",
+                         "config.json");
+  };
+  for (const char *each :
+       {"[0.25, Infinity]", "[0.25, {\"__float__\": \"Infinity\"}]"}) {
+    StatusOr<ModelSpec> spec = of(each);
+    ASSERT_TRUE(spec.ok()) << spec.message();
+    EXPECT_EQ(spec->stateSpace->leastStep, 0.25);
+    EXPECT_FALSE(spec->stateSpace->mostStep);
+  }
+  EXPECT_EQ(of("[0, 0.5]")->stateSpace->mostStep, 0.5);
+  for (const char *each : {"[Infinity, 1]", "[0.5, 0.5]", "[0.5]", "[0, -1]",
+                           "0.5", "[0, \"Infinity\"]", "[0, -Infinity]"})
+    EXPECT_FALSE(of(each).ok()) << each;
+}
+
+TEST(HfConfigErrors, Mixers) {
+  expectAll({
+      {"mamba2",
+       {{"num_heads", 5}},
+       "key 'num_heads': 5 heads of 8 are 40 wide, and expand × hidden_size "
+       "is 48; correct one of them"},
+      {"mamba2",
+       {{"n_groups", 4}},
+       "key 'n_groups': 4 does not divide num_heads = 6"},
+      {"mamba2",
+       {{"conv_kernel", 1}},
+       "key 'conv_kernel': is 1, a convolution of one token; only kernels of 2 "
+       "to 16 are supported"},
+      {"mamba2",
+       {{"time_step_limit", {1, 0.5}}},
+       "key 'time_step_limit': has limits that are not in order"},
+      {"mamba2",
+       {{"time_step_limit", 1}},
+       "key 'time_step_limit': is not a list of two limits from 0 on, of which "
+       "the second may be Infinity"},
+      {"mamba2",
+       {{"time_step_min", 0.5}},
+       "key 'time_step_min': 0.5 is more than time_step_max = 0.1"},
+      {"mamba2",
+       {{"time_step_floor", 0.5}},
+       "key 'time_step_floor': 0.5 is more than time_step_min = 0.001, which "
+       "is not supported"},
+      {"mamba2",
+       {{"state_size", 1 << 16},
+        {"hidden_size", 1 << 20},
+        {"num_heads", 1 << 14},
+        {"head_dim", 128},
+        {"n_groups", 64}},
+       "key 'state_size': the convolution of 10485760 channels is wider than "
+       "4194304"},
+      {"granitemoehybrid",
+       {{"num_local_experts", 4}},
+       "key 'num_local_experts': must be 0: experts in addition to a shared "
+       "MLP "
+       "are not supported"},
+      {"granitemoehybrid",
+       {{"layer_types", {"mamba", "attention"}}},
+       "key 'layer_types': has 2 entries for 4 layers"},
+      {"granitemoehybrid",
+       {{"layer_types", {"mamba", "attention", "mamba", "conv"}}},
+       "key 'layer_types': 'conv' is not supported; use mamba or attention"},
+      {"granitemoehybrid",
+       {{"position_embedding_type", "alibi"}},
+       "key 'position_embedding_type': 'alibi' is not supported; use rope or "
+       "nope"},
+  });
+}
+
+// As transformers' configuration classes have them.
 TEST(HfConfig, DeepseekDefaults) {
   const ModelSpec three =
       mustRead("deepseek_v3", {{"first_k_dense_replace", nullptr},

@@ -353,6 +353,87 @@ private:
     return result;
   }
 
+  /// What a mixer of Mamba-2 convolves, of each token.
+  Rows convolved(const Rows &x, const std::string &path) const {
+    const StateSpaceSpec &mixer = *spec.stateSpace;
+    const Row &kernel = weight(path + ".conv1d.weight");
+    Rows y;
+    for (int64_t t = 0; t < int64_t(x.size()); ++t) {
+      Row row(size_t(mixer.channels()));
+      if (mixer.convBias)
+        row = weight(path + ".conv1d.bias");
+      for (int64_t c = 0; c < mixer.channels(); ++c) {
+        for (int64_t k = 0; k < mixer.kernel; ++k)
+          if (int64_t from = t - mixer.kernel + 1 + k; from >= 0)
+            row[size_t(c)] += kernel[size_t(c * mixer.kernel + k)] *
+                              x[size_t(from)][size_t(c)];
+        row[size_t(c)] = activate(row[size_t(c)]);
+      }
+      y.push_back(row);
+    }
+    return y;
+  }
+
+  /// One head's recurrence; adds what it gives to `y`, [tokens][width].
+  void scan(const Rows &mixed, const Rows &steps, int64_t head,
+            const std::string &path, Rows &y) const {
+    const StateSpaceSpec &mixer = *spec.stateSpace;
+    const int64_t group = head / (mixer.heads / mixer.groups), n = mixer.state,
+                  write = mixer.width() + group * n,
+                  read = write + mixer.groups * n;
+    const size_t h = size_t(head);
+    const double rate = -std::exp(weight(path + ".A_log")[h]);
+    Rows state(size_t(mixer.headDim), Row(size_t(n)));
+    for (size_t t = 0; t < mixed.size(); ++t) {
+      double d =
+          std::log1p(std::exp(steps[t][h] + weight(path + ".dt_bias")[h]));
+      d = std::max(d, mixer.leastStep);
+      d = mixer.mostStep ? std::min(d, *mixer.mostStep) : d;
+      for (int64_t p = 0; p < mixer.headDim; ++p) {
+        const size_t at = size_t(head * mixer.headDim + p);
+        y[t][at] += weight(path + ".D")[h] * mixed[t][at];
+        for (int64_t i = 0; i < n; ++i) {
+          double &each = state[size_t(p)][size_t(i)];
+          each = std::exp(d * rate) * each +
+                 d * mixed[t][at] * mixed[t][size_t(write + i)];
+          y[t][at] += each * mixed[t][size_t(read + i)];
+        }
+      }
+    }
+  }
+
+  Rows mix(const Rows &x, const std::string &path) const {
+    const StateSpaceSpec &mixer = *spec.stateSpace;
+    const int64_t width = mixer.width();
+    Rows gates, mixed, steps;
+    for (const Row &row : x) {
+      Row all = project(path + ".in_proj", row);
+      gates.push_back(part(all, 0, width));
+      mixed.push_back(part(all, width, mixer.channels()));
+      steps.push_back(part(all, width + mixer.channels(), mixer.heads));
+    }
+    mixed = convolved(mixed, path);
+    Rows y(x.size(), Row(size_t(width)));
+    for (int64_t head = 0; head < mixer.heads; ++head)
+      scan(mixed, steps, head, path, y);
+    const int64_t each = width / mixer.groups;
+    for (size_t t = 0; t < y.size(); ++t) {
+      for (int64_t group = 0; group < mixer.groups; ++group) {
+        double square = 0;
+        for (int64_t i = group * each; i < (group + 1) * each; ++i) {
+          const double gate = gates[t][size_t(i)];
+          y[t][size_t(i)] *= gate / (1 + std::exp(-gate));
+          square += y[t][size_t(i)] * y[t][size_t(i)] / double(each);
+        }
+        for (int64_t i = group * each; i < (group + 1) * each; ++i)
+          y[t][size_t(i)] *= weight(path + ".norm.weight")[size_t(i)] /
+                             std::sqrt(square + spec.normEps);
+      }
+      y[t] = project(path + ".out_proj", y[t]);
+    }
+    return y;
+  }
+
   /// Indices of `values`, the greatest first, equal ones in order.
   static std::vector<size_t> descending(const Row &values) {
     std::vector<size_t> order(values.size());
@@ -575,8 +656,12 @@ private:
     Rows input = x;
     if (spec.residual.preNorms)
       input = norms(x, full(gpt2() ? "ln_1" : names.attentionNorm));
-    Rows y =
-        added(x, attend(input, layer, prefix), full(names.attentionPostNorm));
+    Rows y = added(x,
+                   spec.isRecurrent(layer) ? mix(input, full(names.mixer))
+                                           : attend(input, layer, prefix),
+                   full(names.attentionPostNorm));
+    if (!spec.hasMlp())
+      return y;
     // What the MLP reads.
     if (spec.residual.order == ResidualSpec::Serial)
       input = y;

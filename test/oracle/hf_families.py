@@ -253,6 +253,28 @@ FAMILIES = {
         first_k_dense_replace=1, hidden_act="silu",
         max_position_embeddings=256, rms_norm_eps=1e-6, rope_theta=10000.0,
         attention_bias=False, tie_word_embeddings=False),
+    # Groups of heads, and of norms.
+    "mamba2": dict(
+        model_type="mamba2", architectures=["Mamba2ForCausalLM"],
+        vocab_size=269, hidden_size=56, state_size=12, num_hidden_layers=2,
+        num_heads=8, head_dim=14, n_groups=2, conv_kernel=4, expand=2,
+        hidden_act="silu", layer_norm_epsilon=1e-5, use_bias=False,
+        use_conv_bias=True, chunk_size=32, tie_word_embeddings=False),
+    "granite_hybrid": dict(
+        model_type="granitemoehybrid",
+        architectures=["GraniteMoeHybridForCausalLM"],
+        vocab_size=277, hidden_size=64, intermediate_size=40,
+        shared_intermediate_size=104, num_hidden_layers=4,
+        num_attention_heads=4, num_key_value_heads=2, hidden_act="silu",
+        max_position_embeddings=256, rms_norm_eps=1e-5, attention_bias=False,
+        layer_types=["mamba", "mamba", "attention", "mamba"],
+        position_embedding_type="nope", num_local_experts=0,
+        num_experts_per_tok=0, mamba_n_heads=8, mamba_d_head=16,
+        mamba_d_state=20, mamba_n_groups=1, mamba_d_conv=4, mamba_expand=2,
+        mamba_conv_bias=True, mamba_proj_bias=False, mamba_chunk_size=32,
+        embedding_multiplier=5.5, residual_multiplier=0.23,
+        attention_multiplier=0.17, logits_scaling=1.3,
+        tie_word_embeddings=True),
 }
 # Tokens in a sequence. Mistral's is more than two tiles of 64 long, so that its
 # window hides whole tiles from some queries of a tile but not from others.
@@ -263,4 +285,4 @@ SEQUENCE = {"gpt2": 67, "llama": 61, "mistral": 139, "qwen2": 53,
             "glm4": 53, "cohere": 55, "cohere2": 77, "starcoder2": 139,
             "stablelm": 59, "ernie4_5": 49, "seed_oss": 51, "hunyuan": 61,
             "gpt_neox": 67, "gpt_oss": 71, "deepseek_v3": 61,
-            "deepseek_v2": 75}
+            "deepseek_v2": 75, "mamba2": 83, "granite_hybrid": 75}

@@ -18,15 +18,16 @@ import safetensors.torch
 import torch
 import transformers
 
-import hf_newer
+import hf_recurrent
 from hf_families import FAMILIES, SEQUENCE
 
 # Those that the pinned transformers does not know: their models are those of
-# hf_newer.py, unless a newer one is installed.
+# hf_newer.py and hf_recurrent.py, unless a newer one is installed.
 IS_PINNED = int(transformers.__version__.split(".")[0]) < 5
 NEWER = ("qwen3", "gemma2", "gemma3", "phi3", "smollm3", "granite", "olmo2",
          "olmo3", "olmoe", "glm", "glm4", "cohere2", "ernie4_5", "seed_oss",
-         "hunyuan", "gpt_oss", "deepseek_v3", "deepseek_v2") if IS_PINNED else ()
+         "hunyuan", "gpt_oss", "deepseek_v3", "deepseek_v2", "mamba2",
+         "granite_hybrid") if IS_PINNED else ()
 ROWS = 2   # B
 MICRO = 2  # A
 
@@ -95,7 +96,7 @@ def written_out(family):
 
 def build(family, dtype=torch.float32):
     if family in NEWER:
-        return hf_newer.CausalModel(written_out(family)).to(dtype).train()
+        return hf_recurrent.written_out(written_out(family)).to(dtype).train()
     config = reference_config(family)
     model = transformers.AutoModelForCausalLM.from_config(config)
     return restored(model, family).to(dtype).train()
@@ -118,7 +119,9 @@ def random_weights(model, seed):
     plus_one = model.config.model_type.startswith("gemma")
     for name, parameter in model.named_parameters():
         value = torch.randn(parameter.shape, generator=generator)
-        if parameter.dim() >= 2:
+        if "conv1d.weight" in name:
+            value *= 0.5  # of few inputs
+        elif parameter.dim() >= 2:
             value *= 0.1
         elif "bias" in name:
             value *= 0.05

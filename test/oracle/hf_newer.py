@@ -158,6 +158,8 @@ def window(config, layer):
 def rotates(config, layer):
     if config.model_type == "smollm3":
         return (layer + 1) % 4 != 0
+    if config.model_type == "granitemoehybrid":
+        return config.position_embedding_type == "rope"
     return config.model_type != "cohere2" or window(config, layer) > 0
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Compares the models of hf_newer.py with those of a newer `transformers`.
+"""Compares the models of hf_newer.py and hf_recurrent.py with those of a newer `transformers`.
 
     newer_oracle.py
 
-hf_newer.py writes out what the pinned transformers lacks, and everything else
+They write out what the pinned transformers lacks, and everything else
 is compared with that. Where transformers 5 is installed, this holds the two
 against each other: the same weights by the same names, in fp64, give the same
 logits. With an older one, or none, it prints so and exits 0.
@@ -18,13 +18,13 @@ except ImportError as error:
     sys.exit(0)
 
 import hf_models
-import hf_newer
+import hf_recurrent
 from hf_families import FAMILIES
 
 FAMILIES_WRITTEN = ("qwen3", "gemma2", "gemma3", "phi3", "smollm3", "granite",
                     "olmo2", "olmo3", "olmoe", "glm", "glm4", "cohere2",
                     "ernie4_5", "seed_oss", "hunyuan", "gpt_oss",
-                    "deepseek_v3", "deepseek_v2")
+                    "deepseek_v3", "deepseek_v2", "mamba2", "granite_hybrid")
 MOST = 1e-13  # of the largest logit
 
 
@@ -33,7 +33,7 @@ def distance(family):
     theirs = hf_models.in_files(hf_models.stored(twins.fp64), twins.fp64)
     tokens = hf_models.batches(family, 1, 2)[0].flatten(0, 2).long()
     with hf_models.Float64(), torch.no_grad():
-        ours = hf_newer.CausalModel(hf_models.written_out(family)).double()
+        ours = hf_recurrent.written_out(hf_models.written_out(family)).double()
         own = hf_models.stored(ours)
         if own.keys() != theirs.keys():
             return f"parameters differ: {sorted(own.keys() ^ theirs.keys())}"
