@@ -7,13 +7,31 @@
 
 namespace tessera::serve {
 
-static Problem checkTogether(const ApiRequest &request) {
+bool generates(Endpoint endpoint) {
+  return endpoint == Endpoint::completions || endpoint == Endpoint::chat ||
+         endpoint == Endpoint::responses;
+}
+
+/// Whether there is something to answer.
+static Problem checkInput(const ApiRequest &request) {
   std::string_view input = inputField(request.endpoint);
-  // OpenAI has these optional in responses, since a stored prompt may contain
-  // them.
-  bool mayLack = request.endpoint == Endpoint::responses;
-  if (request.prompts.empty() && request.messages.empty() && !mayLack)
+  const bool isEmpty = request.prompts.empty() && request.messages.empty();
+  if (request.endpoint == Endpoint::tokenize) {
+    if (isEmpty)
+      return problem(input, "prompt or messages is missing");
+    if (!request.prompts.empty() && !request.messages.empty())
+      return problem(input, "leave out prompt or messages");
+  } else if (isEmpty && request.endpoint != Endpoint::responses) {
+    // OpenAI has it optional in responses, since a stored prompt may contain
+    // it.
     return problem(input, "{} is missing", input);
+  }
+  return std::nullopt;
+}
+
+static Problem checkTogether(const ApiRequest &request) {
+  if (Problem found = checkInput(request))
+    return found;
   if (int64_t(request.prompts.size()) * request.n > kMaxChoices)
     return problem("n", "prompts times n must be at most {}", kMaxChoices);
   auto isText = [](const PromptInput &prompt) {
@@ -40,7 +58,10 @@ static Problem checkTogether(const ApiRequest &request) {
 std::string_view inputField(Endpoint endpoint) {
   switch (endpoint) {
   case Endpoint::completions:
+  case Endpoint::tokenize:
     return "prompt";
+  case Endpoint::detokenize:
+    return "tokens";
   case Endpoint::chat:
     return "messages";
   case Endpoint::responses:

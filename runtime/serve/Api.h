@@ -54,7 +54,17 @@ enum class ToolUse : uint8_t {
 };
 
 /// The endpoint of a body.
-enum class Endpoint : uint8_t { completions, chat, responses, embeddings };
+enum class Endpoint : uint8_t {
+  completions,
+  chat,
+  responses,
+  embeddings,
+  tokenize,
+  detokenize,
+};
+
+/// Whether the endpoint generates text.
+bool generates(Endpoint endpoint);
 
 /// The field that holds the endpoint's prompt.
 std::string_view inputField(Endpoint endpoint);
@@ -78,15 +88,16 @@ struct TemplateSettings {
 /// A string, or tokens.
 using PromptInput = std::variant<std::string, std::vector<int32_t>>;
 
-/// POST /v1/completions, /v1/chat/completions or /v1/responses. Every field has
-/// been validated as far as possible without a model.
+/// POST /v1/completions, /v1/chat/completions, /v1/responses, /tokenize or
+/// /detokenize. Every field has been validated as far as possible without a
+/// model.
 struct ApiRequest {
   Endpoint endpoint = Endpoint::completions;
   std::string model; ///< empty: the served model, without an adapter
-  std::vector<PromptInput> prompts; ///< of completions
+  std::vector<PromptInput> prompts; ///< of completions and tokenizing
   /// Of chats and responses; responses may have none, and the model begins.
   std::vector<ChatMessage> messages;
-  TemplateSettings templated; ///< of chats
+  TemplateSettings templated; ///< of chats and tokenizing
   SamplingOptions sampling;
   std::optional<uint64_t> seed;     ///< nothing: the server draws one
   std::optional<int64_t> maxTokens; ///< nothing: the endpoint's default
@@ -120,7 +131,18 @@ struct ApiRequest {
   /// The deprecated `functions`: a response has at most one call, and what
   /// follows it is ignored.
   bool usesFunctions = false;
+  /// Of /tokenize: the tokenizer adds what begins and ends a text; nothing: to
+  /// a prompt, and not to messages, whose template does.
+  std::optional<bool> isFramed;
+  bool returnsStrings = false; ///< of /tokenize: the strings of tokens
 };
+
+/// The field that holds the request's prompt.
+inline std::string_view inputField(const ApiRequest &request) {
+  return request.messages.empty() || request.endpoint != Endpoint::tokenize
+             ? inputField(request.endpoint)
+             : "messages";
+}
 
 inline constexpr int64_t kMaxChoices = 128; ///< prompts times n
 inline constexpr std::size_t kMaxTools = 128;

@@ -23,6 +23,7 @@ Problem readOf(const Field &field, const JsonValue &value,
 }
 
 constexpr double kMost = INT32_MAX;
+constexpr unsigned kTemplated = kChat | kTokenize;
 constexpr std::string_view kText = R"({"type": "string"})",
                            kWhole = R"({"type": "integer"})",
                            kNumber = R"({"type": "number"})",
@@ -118,7 +119,8 @@ constexpr Field kFields[] = {
     // Read before what is then kept.
     {"store", kChat | kResponses, readOf<&ApiRequest::store>, kBoolean, 0, 0,
      "whether the response can be retrieved later; default of responses: true"},
-    {"model", kAll, readModel, R"({"type": "string", "minLength": 1})", 0, 0,
+    {"model", kAll | kTokenize | kDetokenize, readModel,
+     R"({"type": "string", "minLength": 1})", 0, 0,
      "a name of the served model or of an adapter; default: the model"},
     {"prompt", kCompletions, readPrompt,
      R"({"anyOf": [{"type": "string"},
@@ -130,8 +132,18 @@ constexpr Field kFields[] = {
           "items": {"type": "array", "items":
             {"type": "integer", "minimum": 0, "maximum": 2147483647}}}]})",
      0, 0, "a string, strings, tokens, or lists of tokens"},
-    {"messages", kChat, readMessages,
+    {"prompt", kTokenize, readOnePrompt, kText, 0, 0,
+     "a string; or else messages"},
+    {"tokens", kDetokenize, readTokenIds,
+     R"({"type": "array", "items":
+         {"type": "integer", "minimum": 0, "maximum": 2147483647}})"},
+    {"messages", kTemplated, readMessages,
      R"({"$ref": "#/components/schemas/Messages"})"},
+    {"add_special_tokens", kTokenize, readFraming, kBoolean, 0, 0,
+     "whether the tokenizer adds what begins and ends a text; default: to a "
+     "prompt, and not to messages, whose template does"},
+    {"return_token_strs", kTokenize, readOf<&ApiRequest::returnsStrings>,
+     kBoolean, 0, 0, "token_strs are the tokens as the tokenizer writes them"},
     {"input", kResponses, readInput,
      R"({"anyOf": [{"type": "string"},
          {"$ref": "#/components/schemas/InputMessages"}]})",
@@ -230,7 +242,7 @@ constexpr Field kFields[] = {
      "returns at once; the response is retrieved later; requires store"},
     {"suffix", kCompletions, readSuffix, kText, 0, 0,
      "the text after the gap to fill in, if the model supports it"},
-    {"tools", kChat, readTools, kToolsSchema, 0, 0,
+    {"tools", kTemplated, readTools, kToolsSchema, 0, 0,
      "functions that the model may call, if its chat template supports tools"},
     {"tool_choice", kChat, readToolChoice, kToolChoiceSchema},
     {"functions", kChat, readFunctions, kFunctionsSchema, 0, 0,
@@ -248,15 +260,15 @@ constexpr Field kFields[] = {
          {"type": "object", "required": ["type", "name"],
           "additionalProperties": false, "properties": {
             "type": {"const": "function"}, "name": {"type": "string"}}}]})"},
-    {"chat_template_kwargs", kChat, readTemplateVariables,
+    {"chat_template_kwargs", kTemplated, readTemplateVariables,
      R"({"type": "object", "properties": {"messages": false, "tools": false,
          "add_generation_prompt": false}})",
      0, 0, "variables of the model's chat template, as in vLLM"},
-    {"add_generation_prompt", kChat, readGenerationPrompt, kBoolean, 0, 0,
+    {"add_generation_prompt", kTemplated, readGenerationPrompt, kBoolean, 0, 0,
      "false: the prompt ends with the last message, without a generation "
      "prompt"},
-    {"continue_final_message", kChat, readFalse, R"({"const": false})", 0, 0,
-     "a response is a new message; /v1/completions continues a string"},
+    {"continue_final_message", kTemplated, readFalse, R"({"const": false})", 0,
+     0, "a response is a new message; /v1/completions continues a string"},
     {"include", kResponses, readInclude,
      R"({"type": "array", "items": {"enum": [
          "code_interpreter_call.outputs",

@@ -21,7 +21,7 @@ ApiError problem(std::string_view param, fmt::format_string<Args...> format,
 }
 
 inline constexpr unsigned kCompletions = 1, kChat = 2, kResponses = 4,
-                          kEmbeddings = 8;
+                          kEmbeddings = 8, kTokenize = 16, kDetokenize = 32;
 inline constexpr unsigned kBoth = kCompletions | kChat, kAll = 7;
 
 inline unsigned maskOf(Endpoint endpoint) { return 1u << unsigned(endpoint); }
@@ -42,8 +42,8 @@ template <typename Request> struct FieldOf {
 
 using Field = FieldOf<ApiRequest>;
 
-/// The fields of POST /v1/completions, /v1/chat/completions and /v1/responses,
-/// in the order in which they are read.
+/// The fields of all endpoints but embeddings, in the order in which they are
+/// read.
 std::span<const Field> apiFields();
 
 /// Reads the fields of an endpoint into the request; an unknown field is an
@@ -135,6 +135,9 @@ Problem readMessages(const Field &field, const JsonValue &value,
                      ApiRequest &request);
 Problem readInput(const Field &field, const JsonValue &value,
                   ApiRequest &request);
+/// Tokens of a prompt.
+Problem readTokens(std::string_view name, const JsonValue::Array &values,
+                   PromptInput &to);
 /// Appends a list of items to the request's.
 Problem readItems(std::string_view name, const JsonValue &value,
                   ApiRequest &request);
@@ -165,6 +168,14 @@ inline constexpr std::size_t kMaxToolBytes = std::size_t(1) << 20;
 /// Limits of an assistant message.
 Problem readCalls(std::string_view name, const JsonValue &value,
                   std::vector<ToolCall> &to);
+
+// Tokenizing (Tokenize.cpp).
+Problem readOnePrompt(const Field &field, const JsonValue &value,
+                      ApiRequest &request);
+Problem readFraming(const Field &field, const JsonValue &value,
+                    ApiRequest &request);
+Problem readTokenIds(const Field &field, const JsonValue &value,
+                     ApiRequest &request);
 
 // Structured output (Forms.cpp).
 Problem readResponseFormat(const Field &field, const JsonValue &value,

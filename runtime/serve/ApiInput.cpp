@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 namespace tessera::serve {
-namespace {
 
 Problem readTokens(std::string_view name, const JsonValue::Array &values,
                    PromptInput &to) {
@@ -24,6 +23,8 @@ Problem readTokens(std::string_view name, const JsonValue::Array &values,
   to = std::move(tokens);
   return std::nullopt;
 }
+
+namespace {
 
 /// `hasTools`: the endpoint has the role tool.
 Problem readRole(std::string_view name, const JsonValue &message, bool hasTools,

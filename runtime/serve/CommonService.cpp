@@ -220,6 +220,8 @@ void CommonService::get(const RouteMatch &match, const HttpRequest &request,
   case RouteId::chat:
   case RouteId::responses:
   case RouteId::embeddings:
+  case RouteId::tokenize:
+  case RouteId::detokenize:
     return; // post()
   case RouteId::response:
   case RouteId::deleteResponse:

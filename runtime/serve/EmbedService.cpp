@@ -1,5 +1,6 @@
 #include "runtime/serve/EmbedService.h"
 #include "runtime/serve/Running.h"
+#include "runtime/serve/Tokenize.h"
 
 #include <algorithm>
 #include <cmath>
@@ -105,7 +106,8 @@ public:
                EmbedFacts facts, ServiceOptions options)
       : CommonService(ModelKind::embeds, engine, probeOf(engine),
                       std::move(options)),
-        engine(engine), embedder(tokenizer, engine.shape(), std::move(facts)) {}
+        engine(engine), tokenizer(tokenizer), encoder(tokenizer),
+        embedder(tokenizer, engine.shape(), std::move(facts)) {}
 
 private:
   /// A request in progress.
@@ -118,6 +120,9 @@ private:
   };
   void post(const HttpRequest &request, Endpoint endpoint,
             const Reply &reply) override;
+  void embed(const HttpRequest &request, const Reply &reply);
+  /// The response of /tokenize or /detokenize.
+  std::variant<std::string, ApiError> tokenize(const ApiRequest &request);
   std::string engineMetrics() const override {
     return engine.metrics().print() + traceMetrics();
   }
@@ -131,8 +136,39 @@ private:
            const std::string &error = {}) const;
 
   EmbedEngine &engine;
+  const tokenizer::Tokenizer &tokenizer;
+  tokenizer::Encoder encoder; ///< for /tokenize
   TextEmbedder embedder;
 };
+
+//===--- tokenizing -------------------------------------------------------===//
+
+std::variant<std::string, ApiError>
+EmbedService::tokenize(const ApiRequest &request) {
+  if (!request.model.empty() && !isServed(request.model))
+    return otherModel();
+  if (!request.messages.empty())
+    return ApiError{400, "an encoder has no chat template; use prompt",
+                    "messages", "not_supported"};
+  if (request.endpoint == Endpoint::detokenize)
+    return detokenizeAnswer(
+        tokenizer, std::get<std::vector<int32_t>>(request.prompts.front()));
+  return tokenizeAnswer(tokenizer, promptTokens(request, encoder), context(),
+                        request.returnsStrings);
+}
+
+void EmbedService::post(const HttpRequest &http, Endpoint endpoint,
+                        const Reply &reply) {
+  if (endpoint == Endpoint::embeddings)
+    return embed(http, reply);
+  auto parsed = parseApiRequest(http.body, endpoint);
+  if (const auto *error = std::get_if<ApiError>(&parsed))
+    return sendError(reply, *error);
+  auto answer = tokenize(std::get<ApiRequest>(parsed));
+  if (const auto *error = std::get_if<ApiError>(&answer))
+    return sendError(reply, *error);
+  sendJson(reply, std::move(std::get<std::string>(answer)));
+}
 
 //===--- embeddings -------------------------------------------------------===//
 
@@ -153,7 +189,7 @@ EmbedService::makeWork(const EmbeddingsRequest &request) {
   return work;
 }
 
-void EmbedService::post(const HttpRequest &http, Endpoint, const Reply &reply) {
+void EmbedService::embed(const HttpRequest &http, const Reply &reply) {
   auto parsed = parseEmbeddingsRequest(http.body);
   if (const auto *error = std::get_if<ApiError>(&parsed))
     return sendError(reply, *error);

@@ -24,7 +24,7 @@ Json boundOf(const FieldOf<Request> &field, double bound) {
 }
 
 std::vector<std::string_view> requiredOf(Endpoint endpoint) {
-  if (endpoint == Endpoint::responses)
+  if (endpoint == Endpoint::responses || endpoint == Endpoint::tokenize)
     return {};
   return {inputField(endpoint)};
 }
@@ -84,8 +84,8 @@ Json answersOf(const Route &route) {
   Json schema =
       route.schema.empty() ? Json{{"type", "string"}} : reference(route.schema);
   Json content = {{type, {{"schema", schema}}}};
-  bool isStream = route.body ? route.body != Endpoint::embeddings
-                             : route.id == RouteId::response;
+  bool isStream =
+      route.body ? generates(*route.body) : route.id == RouteId::response;
   if (isStream)
     content["text/event-stream"] = {{"schema", reference("Event")}};
   Json answers = {
@@ -115,12 +115,14 @@ Json answersOf(const Route &route) {
   }
   if (route.method == "POST")
     answers["413"] = errorAnswer("The body is too large");
-  if (route.body) {
+  bool isComputed = route.body && (generates(*route.body) ||
+                                   *route.body == Endpoint::embeddings);
+  if (isComputed) {
     answers["429"] = errorAnswer("The queue is full");
     answers["500"] = errorAnswer("The engine failed");
     answers["504"] = errorAnswer("The request timed out");
   }
-  if (route.body || route.id == RouteId::health)
+  if (isComputed || route.id == RouteId::health)
     answers["503"] =
         errorAnswer("The server is shutting down, or its engine has stopped");
   return answers;

@@ -180,6 +180,13 @@ std::string_view openApiSchemas() {
     "usage": {"type": "object", "required": ["prompt_tokens", "total_tokens"],
       "properties": {"prompt_tokens": {"type": "integer"},
         "total_tokens": {"type": "integer"}}}}},
+"Tokenization": {"type": "object",
+  "required": ["count", "max_model_len", "tokens", "token_strs"], "properties": {
+    "count": {"type": "integer"}, "max_model_len": {"type": "integer"},
+    "tokens": {"type": "array", "items": {"type": "integer"}},
+    "token_strs": {"type": ["array", "null"], "items": {"type": "string"}}}},
+"Detokenization": {"type": "object", "required": ["prompt"],
+  "properties": {"prompt": {"type": "string"}}},
 "Model": {"type": "object", "required": ["id", "object", "created", "owned_by"],
   "properties": {"id": {"type": "string"}, "object": {"const": "model"},
     "created": {"type": "integer"}, "owned_by": {"type": "string"},

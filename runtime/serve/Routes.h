@@ -15,6 +15,8 @@ enum class RouteId : uint8_t {
   chat,
   responses,
   embeddings,
+  tokenize,
+  detokenize,
   response,
   deleteResponse,
   cancelResponse,

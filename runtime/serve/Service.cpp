@@ -180,21 +180,25 @@ const ReasoningTags *Service::reasoningOf(const ApiRequest &request) const {
   return isFree ? chat.reasoningTags() : nullptr;
 }
 
-std::optional<ApiError> Service::prepareTools(ApiRequest &request) const {
+std::optional<ApiError> Service::checkTools(const ApiRequest &request) const {
   bool hasCalls = std::ranges::any_of(request.messages, [](const auto &each) {
     return !each.calls.empty() || !each.callId.empty();
   });
-  const ToolFormat *format = chat.toolFormat();
-  std::string param =
-      hasCalls ? std::string(inputField(request.endpoint)) : "tools";
-  if ((request.mayCall() || hasCalls) && !format)
-    return ApiError{400,
-                    "the model's chat template has no tools, or writes their "
-                    "calls in a way that is not supported",
-                    param, "not_supported"};
+  if ((!request.mayCall() && !hasCalls) || chat.toolFormat())
+    return std::nullopt;
+  return ApiError{400,
+                  "the model's chat template has no tools, or writes their "
+                  "calls in a way that is not supported",
+                  hasCalls ? std::string(inputField(request)) : "tools",
+                  "not_supported"};
+}
+
+std::optional<ApiError> Service::prepareTools(ApiRequest &request) const {
+  if (auto error = checkTools(request))
+    return error;
   if (!needsToolForm(request))
     return std::nullopt;
-  auto form = makeToolForm(request, *format, callTags().empty());
+  auto form = makeToolForm(request, *chat.toolFormat(), callTags().empty());
   if (!form.ok())
     return ApiError{400, form.message(), "tools", "invalid_value"};
   request.form = form.take();
@@ -204,24 +208,43 @@ std::optional<ApiError> Service::prepareTools(ApiRequest &request) const {
 void Service::post(const HttpRequest &http, Endpoint endpoint,
                    const Reply &reply) {
   auto parsed = parseApiRequest(http.body, endpoint, options.sampling);
-  if (const auto *error = std::get_if<ApiError>(&parsed))
-    return sendError(reply, *error);
-  auto &request = std::get<ApiRequest>(parsed);
+  std::optional<ApiError> error;
+  if (const auto *unread = std::get_if<ApiError>(&parsed))
+    error = *unread;
+  else
+    error = answer(std::move(std::get<ApiRequest>(parsed)), http, reply);
+  if (error)
+    sendError(reply, *error);
+}
+
+std::optional<ApiError> Service::answer(ApiRequest request,
+                                        const HttpRequest &http,
+                                        const Reply &reply) {
   if (!request.model.empty() && !isServed(request.model))
-    return sendError(reply, otherModel());
+    return otherModel();
+  if (request.endpoint == Endpoint::tokenize)
+    return tokenize(request, reply);
+  if (request.endpoint == Endpoint::detokenize)
+    return detokenize(request, reply);
   AnswerStore &store = storeOf(http);
   if (auto error = checkStore(request, store))
-    return sendError(reply, *error);
+    return error;
   if (auto error = goOn(request, store))
-    return sendError(reply, *error);
+    return error;
   if (auto error = checkRoom(request, store))
-    return sendError(reply, *error);
+    return error;
   if (auto error = prepareTools(request))
-    return sendError(reply, *error);
+    return error;
+  return generate(std::move(request), store, reply);
+}
+
+std::optional<ApiError>
+Service::generate(ApiRequest request, AnswerStore &store, const Reply &reply) {
+  const Endpoint endpoint = request.endpoint;
   std::vector<EngineRequest> requests;
   std::vector<Echo> echoes;
   if (auto error = makeRequests(request, requests, echoes))
-    return sendError(reply, *error);
+    return error;
   // Generation may take long, and these are not read again.
   request.messages = {};
   request.prompts = {};
@@ -271,16 +294,17 @@ void Service::post(const HttpRequest &http, Endpoint endpoint,
   Submission submission = engine.submit(std::move(requests));
   switch (submission.outcome) {
   case Outcome::accepted:
-    return generation->start(std::move(submission.ids));
+    generation->start(std::move(submission.ids));
+    return std::nullopt;
   case Outcome::invalid:
-    return sendError(reply,
-                     {400, submission.message,
-                      std::string(inputField(endpoint)), "invalid_value"});
+    return ApiError{400, submission.message, std::string(inputField(endpoint)),
+                    "invalid_value"};
   case Outcome::full:
-    return sendError(reply, {429, submission.message, "", "queue_full"});
+    return ApiError{429, submission.message, "", "queue_full"};
   case Outcome::closed:
-    return sendError(reply, {503, submission.message, "", "shutting_down"});
+    return ApiError{503, submission.message, "", "shutting_down"};
   }
+  return std::nullopt;
 }
 
 } // namespace tessera::serve

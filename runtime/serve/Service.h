@@ -43,6 +43,15 @@ private:
   class Generation;
   void post(const HttpRequest &request, Endpoint endpoint,
             const Reply &reply) override;
+  /// Sends the response, or begins to generate it; an error is not sent.
+  std::optional<ApiError> answer(ApiRequest request, const HttpRequest &http,
+                                 const Reply &reply);
+  std::optional<ApiError> tokenize(const ApiRequest &request,
+                                   const Reply &reply);
+  std::optional<ApiError> detokenize(const ApiRequest &request,
+                                     const Reply &reply);
+  std::optional<ApiError> generate(ApiRequest request, AnswerStore &store,
+                                   const Reply &reply);
   void askStored(const RouteMatch &match, const HttpRequest &request,
                  const Reply &reply) override;
   void changeAdapters(const RouteMatch &match, const HttpRequest &request,
@@ -52,8 +61,9 @@ private:
   void loadAdapter(const std::string &name, const std::string &path,
                    const Reply &reply);
   std::string engineMetrics() const override;
-  /// Checks that the model's template supports the request's tools, and sets
-  /// the structured output of calls.
+  /// Checks that the model's template supports the request's tools.
+  std::optional<ApiError> checkTools(const ApiRequest &request) const;
+  /// The same, and sets the structured output of calls.
   std::optional<ApiError> prepareTools(ApiRequest &request) const;
   /// Those of the tags that are special tokens of the tokenizer.
   std::vector<int32_t>

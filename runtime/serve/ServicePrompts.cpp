@@ -150,8 +150,8 @@ std::optional<ApiError> Service::makePrompts(const ApiRequest &request,
                       "invalid_value"};
   auto tokens = chatPrompt(request);
   if (!tokens.ok())
-    return ApiError{400, tokens.message(),
-                    std::string(inputField(request.endpoint)), "invalid_value"};
+    return ApiError{400, tokens.message(), std::string(inputField(request)),
+                    "invalid_value"};
   to.push_back({tokens.take(), {}});
   return std::nullopt;
 }

@@ -1,5 +1,6 @@
 """Prompts that are scored (`echo`) and gaps that are filled (`suffix`), by the
-openai client against `tessera serve`: logprobs are those of transformers.
+openai client against `tessera serve`: logprobs are those of transformers. So are
+tokens, their strings and their text.
    openai_echo.py BIN FOLDER
 """
 import pathlib
@@ -87,6 +88,26 @@ def check_context(client):
     print("ok: context")
 
 
+def check_tokens(server, tokenizer, template):
+    """Of prompts, chats and texts: /tokenize and /detokenize."""
+    tokenizer.chat_template = template
+    chat = [{"role": "user", "content": "caf\u00e9?"}, {"role": "assistant", "content": "Yes."}, {"role": "user", "content": "Why"}]
+    asked = [({"prompt": text}, tokenizer(text)["input_ids"]) for text in (*TEXTS, "")]
+    for more in ({}, {"add_generation_prompt": False}):
+        ids = tokenizer.apply_chat_template(chat, tokenize=True, **{"add_generation_prompt": True, **more})
+        asked.append(({"messages": chat, **more}, ids))
+    for fields, ids in asked:
+        status, answer = server.post("/tokenize", return_token_strs=True, **fields)
+        assert status == 200 and answer == {"count": len(ids), "max_model_len": 511, "tokens": ids,
+                                            "token_strs": tokenizer.convert_ids_to_tokens(ids)}, (fields, answer)
+        assert server.post("/tokenize", **fields)[1] == answer | {"token_strs": None}
+        status, answer = server.post("/detokenize", tokens=ids)
+        assert (status, answer) == (200, {"prompt": tokenizer.decode(ids)}), (ids, answer)
+    status, answer = server.post("/detokenize", tokens=[97, 263])
+    assert status == 400 and answer["error"]["message"] == "the tokenizer has no token 263", answer
+    print("ok: tokens")
+
+
 def main():
     binaries, folder = map(pathlib.Path, sys.argv[1:])
     save_generator(folder)
@@ -99,6 +120,7 @@ def main():
         check_scores(client, model, tokenizer)
         check_gaps(client, model, tokenizer)
         check_context(client)
+        check_tokens(server, tokenizer, (folder / "chat_template.jinja").read_text())
 
 
 main()

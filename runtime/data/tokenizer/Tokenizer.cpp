@@ -1,4 +1,5 @@
 #include "runtime/data/tokenizer/Tokenizer.h"
+#include "runtime/data/tokenizer/ByteAlphabet.h"
 #include "runtime/data/tokenizer/Unicode.h"
 
 #include <algorithm>
@@ -8,6 +9,11 @@ namespace tessera::tokenizer {
 const TokenText &Tokenizer::token(uint32_t id) const {
   static const TokenText absent;
   return id < strings.size() ? strings[id] : absent;
+}
+
+std::string Tokenizer::written(uint32_t id) const {
+  const TokenText &text = token(id);
+  return text.visible ? visibleFromBytes(text.bytes) : text.bytes;
 }
 
 std::optional<uint32_t> Tokenizer::addedToken(std::string_view content) const {

@@ -30,6 +30,7 @@ struct TokenText {
   std::string bytes;
   bool present = false; // false: no token has this id
   bool special = false;
+  bool visible = false; // the file has the visible characters of the bytes
 };
 
 /// A tokenizer as read from its file; constant, so that any number of threads
@@ -53,6 +54,8 @@ public:
   /// The id of an added token, e.g. "<|endoftext|>".
   std::optional<uint32_t> addedToken(std::string_view content) const;
   const std::vector<AddedToken> &addedTokens() const { return added; }
+  /// The token as its file writes it: "Ġthe" for the bytes " the".
+  std::string written(uint32_t id) const;
   /// The token that ends a document: <|endoftext|> (GPT-2, Qwen) or
   /// <|end_of_text|> (Llama 3), if there is one.
   std::optional<uint32_t> documentEnd() const;

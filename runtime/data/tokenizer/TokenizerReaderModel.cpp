@@ -31,6 +31,7 @@ Status TokenizerReader::claimId(uint64_t id, std::string_view text) {
   std::optional<std::string> bytes;
   if (result.decoder.bytes)
     bytes = bytesFromVisible(text);
+  place.visible = bytes.has_value();
   place.bytes = bytes ? std::move(*bytes) : std::string(text);
   return Status::success();
 }

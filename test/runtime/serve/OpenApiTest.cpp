@@ -46,9 +46,14 @@ const Json &bodyOf(Endpoint endpoint) {
 /// A body with what must be there, and one field more.
 Json bodyWith(Endpoint endpoint, const std::string &name, const Json &value) {
   Json body = {{"model", "m"}};
-  if (endpoint == Endpoint::chat)
+  // One of prompt and messages must be there.
+  const bool needsChat =
+      endpoint == Endpoint::tokenize && name == "prompt" && value.is_null();
+  if (endpoint == Endpoint::chat || needsChat)
     body["messages"] = {{{"role", "user"}, {"content", "a"}}};
-  else
+  else if (endpoint == Endpoint::detokenize)
+    body["tokens"] = {1};
+  else if (endpoint != Endpoint::tokenize || name != "messages")
     body[std::string(inputField(endpoint))] = "a";
   if (name == "top_logprobs" && endpoint == Endpoint::chat)
     body["logprobs"] = true;
@@ -77,7 +82,8 @@ std::string refusal(Endpoint endpoint, const Json &body) {
 }
 
 constexpr Endpoint kEndpoints[] = {Endpoint::completions, Endpoint::chat,
-                                   Endpoint::responses, Endpoint::embeddings};
+                                   Endpoint::responses,   Endpoint::embeddings,
+                                   Endpoint::tokenize,    Endpoint::detokenize};
 
 TEST(OpenApi, BoundsAreTheParsers) {
   int bounds = 0;

@@ -19,9 +19,8 @@ static void require(bool truth) {
 }
 
 static void checkRequest(const ApiRequest &request) {
-  // A response may say neither the model nor what to answer.
+  // A response may have no input.
   if (request.endpoint != Endpoint::responses) {
-    require(!request.model.empty());
     require(request.prompts.empty() != request.messages.empty());
   }
   require(request.prompts.empty() || request.messages.empty());
@@ -91,7 +90,8 @@ static void checkError(const ApiError &error) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   std::string_view body(reinterpret_cast<const char *>(data), size);
   for (Endpoint endpoint :
-       {Endpoint::completions, Endpoint::chat, Endpoint::responses}) {
+       {Endpoint::completions, Endpoint::chat, Endpoint::responses,
+        Endpoint::tokenize, Endpoint::detokenize}) {
     auto parsed = parseApiRequest(body, endpoint);
     if (const auto *request = std::get_if<ApiRequest>(&parsed)) {
       checkRequest(*request);

@@ -19,6 +19,7 @@ from serving import Server
 CHECK = os.path.abspath(sys.argv[1])
 COMPLETIONS, CHAT, RESPONSES = "/v1/completions", "/v1/chat/completions", "/v1/responses"
 USER = [{"role": "user", "content": "hello"}]
+WEATHER_TOOL = {"type": "function", "function": {"name": "weather"}}
 
 
 def expect(actual, wanted):
@@ -108,6 +109,11 @@ def encoder():
         foreign = {"Sec-Fetch-Site": "cross-site"}
         expect(server.call("POST", "/v1/embeddings", {"model": "vectors", "input": "a"}, foreign)[0], 403)
         expect(server.call("POST", "/v1/embeddings", {"input": "a"})[2]["model"], "vectors")
+        expect(server.call("POST", "/tokenize", {"prompt": "abc"})[2]["count"], 3)
+        expect(server.call("POST", "/detokenize", {"tokens": [0]})[0], 200)
+        refused = server.call("POST", "/tokenize", {"messages": USER})
+        expect((refused[0], refused[2]["error"]["message"]), (400, "an encoder has no chat template; use prompt"))
+        expect(server.call("POST", "/tokenize", {"model": "x", "prompt": "a"})[0], 404)
         tokens = [3, 4, 5]
         status, made = server.post("/v1/embeddings", input=[tokens, [7]])
         expect([each["embedding"] for each in made["data"]], [[12, 14], [7, 0]])
@@ -119,6 +125,34 @@ def encoder():
             assert text.startswith(says) and bool(says) == (status == 400), answer
             expect("; shorten it, or set truncate_prompt_tokens" in text, advised)
         expect(server.post("/v1/embeddings", input="b" * 65, truncate_prompt_tokens=-1)[1]["usage"]["prompt_tokens"], 64)
+
+
+def tokens(server):
+    """A token is a byte here; openai_echo.py has those of a model."""
+    status, made = server.post("/tokenize", prompt="abc")
+    expect((status, made["count"], made["max_model_len"], made["token_strs"]), (200, 3, 1024, None))
+    expect(server.post("/tokenize", prompt="a\n\u00e9", return_token_strs=True)[1]["token_strs"], ["a", "\u010a", "\u00c3", "\u00a9"])
+    expect(server.post("/detokenize", tokens=made["tokens"])[1], {"prompt": "abc"})
+    chat = server.post("/tokenize", messages=USER, add_special_tokens=True)[1]
+    expect(server.post("/detokenize", tokens=chat["tokens"])[1]["prompt"],
+           "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n")
+    expect(server.post(CHAT, messages=USER, max_tokens=1)[1]["usage"]["prompt_tokens"], chat["count"])
+    # Longer than the context, and than what a JSON library would print fast.
+    expect(server.post("/tokenize", prompt="a" * 100_000, return_token_strs=True)[1]["token_strs"], ["a"] * 100_000)
+    expect(server.post("/detokenize", tokens=made["tokens"] * 100_000)[1]["prompt"], "abc" * 100_000)
+    expect(server.post("/detokenize", tokens=[])[1], {"prompt": ""})
+    for path, fields, param in (("/tokenize", {}, "prompt"), ("/tokenize", {"prompt": ["a"]}, "prompt"),
+                                ("/tokenize", {"prompt": "a", "messages": USER}, "prompt"), ("/tokenize", {"messages": []}, "messages"),
+                                ("/tokenize", {"prompt": "a", "return_token_strs": 1}, "return_token_strs"),
+                                ("/tokenize", {"messages": USER, "tools": [WEATHER_TOOL]}, "tools"),
+                                ("/tokenize", {"prompt": "a", "max_tokens": 1}, "max_tokens"),
+                                ("/detokenize", {}, "tokens"), ("/detokenize", {"tokens": "abc"}, "tokens"),
+                                ("/detokenize", {"tokens": [-1]}, "tokens"), ("/detokenize", {"tokens": [1 << 40]}, "tokens"),
+                                ("/detokenize", {"tokens": [[1]]}, "tokens"), ("/detokenize", {"tokens": [257]}, "tokens")):
+        status, answer = server.post(path, **fields)
+        expect((status, answer["error"]["param"]), (400, param))
+    expect(server.post("/detokenize", tokens=[257])[1]["error"]["message"], "the tokenizer has no token 257")
+    expect(server.call("POST", "/tokenize", {"model": "other", "prompt": "a"})[0], 404)
 
 
 def completions(server):
@@ -867,7 +901,7 @@ def busy_and_end():
 
 def main():
     with Server([CHECK]) as server:
-        for check in (routes, unnamed, completions, streams, offsets, no_tokens, echoes, speaks_first, responses, forms, exact_forms, metrics, page, refused_fields, hostile_bytes, mixed_load, many_connections):
+        for check in (routes, unnamed, tokens, completions, streams, offsets, no_tokens, echoes, speaks_first, responses, forms, exact_forms, metrics, page, refused_fields, hostile_bytes, mixed_load, many_connections):
             check(server)
             print(f"ok: {check.__name__}", flush=True)
         expect(server.call("GET", "/health")[0], 200)
