@@ -226,6 +226,8 @@ std::unique_ptr<Answer> makeAnswer(const ApiRequest &request, AnswerHead head,
                                    const tokenizer::Tokenizer &tokenizer) {
   if (request.endpoint == Endpoint::responses)
     return makeResponse(request, std::move(head));
+  if (request.endpoint == Endpoint::messages)
+    return makeMessage(request, std::move(head));
   return std::make_unique<ChoicesAnswer>(request, std::move(head), tokenizer);
 }
 

@@ -14,7 +14,8 @@ namespace tessera::serve {
 /// The members of every object of a response.
 struct AnswerHead {
   std::string id, model;
-  int64_t created = 0; ///< seconds since 1970
+  int64_t created = 0;      ///< seconds since 1970
+  int64_t promptTokens = 0; ///< of the first prompt
 };
 
 /// A choice so far.
@@ -25,6 +26,7 @@ struct WholeChoice {
   LogprobText logprobs; ///< if requested and not streamed
   std::vector<int32_t> prompt = {}, tokens = {}; ///< if requested
   std::optional<EngineResult> end;
+  std::string stopped = {}; ///< the stop string that ended it
 };
 
 /// The response to one request.
@@ -61,5 +63,7 @@ std::unique_ptr<Answer> makeAnswer(const ApiRequest &request, AnswerHead head,
 /// makeAnswer() for POST /v1/responses.
 std::unique_ptr<Answer> makeResponse(const ApiRequest &request,
                                      AnswerHead head);
+/// makeAnswer() for POST /v1/messages.
+std::unique_ptr<Answer> makeMessage(const ApiRequest &request, AnswerHead head);
 
 } // namespace tessera::serve

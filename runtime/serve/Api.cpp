@@ -9,7 +9,13 @@ namespace tessera::serve {
 
 bool generates(Endpoint endpoint) {
   return endpoint == Endpoint::completions || endpoint == Endpoint::chat ||
-         endpoint == Endpoint::responses;
+         endpoint == Endpoint::responses || endpoint == Endpoint::messages;
+}
+
+ErrorForm errorFormOf(std::string_view path) {
+  return path == "/v1/messages" || path.starts_with("/v1/messages/")
+             ? ErrorForm::messages
+             : ErrorForm::openAi;
 }
 
 /// Whether there is something to answer.
@@ -63,6 +69,8 @@ std::string_view inputField(Endpoint endpoint) {
   case Endpoint::detokenize:
     return "tokens";
   case Endpoint::chat:
+  case Endpoint::messages:
+  case Endpoint::countTokens:
     return "messages";
   case Endpoint::responses:
   case Endpoint::embeddings:
@@ -71,7 +79,27 @@ std::string_view inputField(Endpoint endpoint) {
   return "input";
 }
 
-std::string ApiError::json() const {
+/// {"type": "error", "error": {type, message}}.
+static std::string messagesError(const ApiError &error) {
+  std::string_view type = error.status == 401   ? "authentication_error"
+                          : error.status == 403 ? "permission_error"
+                          : error.status == 404 ? "not_found_error"
+                          : error.status == 413 ? "request_too_large"
+                          : error.status == 429 ? "rate_limit_error"
+                          : error.status == 503 ? "overloaded_error"
+                          : error.status == 504 ? "timeout_error"
+                          : error.status >= 500 ? "api_error"
+                                                : "invalid_request_error";
+  nlohmann::ordered_json json = {
+      {"type", "error"},
+      {"error", {{"type", type}, {"message", error.message}}}};
+  return json.dump(-1, ' ', false,
+                   nlohmann::ordered_json::error_handler_t::replace);
+}
+
+std::string ApiError::json(ErrorForm form) const {
+  if (form == ErrorForm::messages)
+    return messagesError(*this);
   auto orNull = [](const std::string &text) {
     return text.empty() ? nlohmann::json() : nlohmann::json(text);
   };

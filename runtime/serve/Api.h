@@ -14,12 +14,15 @@
 
 namespace tessera::serve {
 
+/// Of errors: OpenAI's, or that of Anthropic's /v1/messages.
+enum class ErrorForm : uint8_t { openAi, messages };
+
 /// {"error": {message, type, param, code}}; empty strings become null.
 struct ApiError {
   int status = 400;
   std::string message;
   std::string param, code;
-  std::string json() const;
+  std::string json(ErrorForm form = ErrorForm::openAi) const;
 };
 
 struct AnswerForm;
@@ -61,10 +64,15 @@ enum class Endpoint : uint8_t {
   embeddings,
   tokenize,
   detokenize,
+  messages,
+  countTokens,
 };
 
 /// Whether the endpoint generates text.
 bool generates(Endpoint endpoint);
+
+/// The form of errors of a path.
+ErrorForm errorFormOf(std::string_view path);
 
 /// The field that holds the endpoint's prompt.
 std::string_view inputField(Endpoint endpoint);
@@ -88,9 +96,8 @@ struct TemplateSettings {
 /// A string, or tokens.
 using PromptInput = std::variant<std::string, std::vector<int32_t>>;
 
-/// POST /v1/completions, /v1/chat/completions, /v1/responses, /tokenize or
-/// /detokenize. Every field has been validated as far as possible without a
-/// model.
+/// A body of any endpoint but embeddings. Every field has been validated as far
+/// as possible without a model.
 struct ApiRequest {
   Endpoint endpoint = Endpoint::completions;
   std::string model; ///< empty: the served model, without an adapter
@@ -135,6 +142,7 @@ struct ApiRequest {
   /// a prompt, and not to messages, whose template does.
   std::optional<bool> isFramed;
   bool returnsStrings = false; ///< of /tokenize: the strings of tokens
+  std::optional<bool> thinks;  ///< of /v1/messages: reasoning before the answer
 };
 
 /// The field that holds the request's prompt.

@@ -24,6 +24,8 @@ Problem readOf(const Field &field, const JsonValue &value,
 
 constexpr double kMost = INT32_MAX;
 constexpr unsigned kTemplated = kChat | kTokenize;
+constexpr unsigned kOfMessages = kMessages | kCountTokens,
+                   kGenerating = kAll | kMessages;
 constexpr std::string_view kText = R"({"type": "string"})",
                            kWhole = R"({"type": "integer"})",
                            kNumber = R"({"type": "number"})",
@@ -115,11 +117,43 @@ constexpr std::string_view kToolChoiceSchema = R"({"anyOf": [
       "additionalProperties": false,
       "properties": {"name": {"type": "string"}}}}}]})";
 
+// Anthropic's.
+constexpr std::string_view kCustomToolsSchema = R"({"type": "array",
+  "maxItems": 128, "items": {"type": "object",
+    "required": ["name", "input_schema"], "additionalProperties": {"type":
+    "null"}, "properties": {
+      "type": {"enum": ["custom", null]},
+      "name": {"type": "string", "pattern": "^[a-zA-Z0-9_-]{1,64}$"},
+      "description": {"type": ["string", "null"]},
+      "input_schema": {"type": "object", "properties":
+        {"type": {"const": "object"}}},
+      "strict": {"type": ["boolean", "null"]},
+      "cache_control": {"anyOf": [{"type": "null"},
+        {"$ref": "#/components/schemas/CacheControl"}]}}}})";
+constexpr std::string_view kTypedToolChoiceSchema = R"({"anyOf": [
+  {"type": "object", "required": ["type"],
+    "additionalProperties": {"type": "null"}, "properties": {
+      "type": {"enum": ["auto", "any", "none"]},
+      "disable_parallel_tool_use": {"type": ["boolean", "null"]}}},
+  {"type": "object", "required": ["type", "name"],
+    "additionalProperties": {"type": "null"}, "properties": {
+      "type": {"const": "tool"}, "name": {"type": "string"},
+      "disable_parallel_tool_use": {"type": ["boolean", "null"]}}}]})";
+constexpr std::string_view kThinkingSchema = R"({"anyOf": [
+  {"type": "object", "required": ["type"],
+    "additionalProperties": {"type": "null"}, "properties": {
+      "type": {"enum": ["disabled", "adaptive"]}}},
+  {"type": "object", "required": ["type"],
+    "additionalProperties": {"type": "null"}, "properties": {
+      "type": {"const": "enabled"},
+      "budget_tokens": {"anyOf": [{"type": "null"},
+        {"type": "integer", "minimum": 1024}]}}}]})";
+
 constexpr Field kFields[] = {
     // Read before what is then kept.
     {"store", kChat | kResponses, readOf<&ApiRequest::store>, kBoolean, 0, 0,
      "whether the response can be retrieved later; default of responses: true"},
-    {"model", kAll | kTokenize | kDetokenize, readModel,
+    {"model", kAll | kTokenize | kDetokenize | kOfMessages, readModel,
      R"({"type": "string", "minLength": 1})", 0, 0,
      "a name of the served model or of an adapter; default: the model"},
     {"prompt", kCompletions, readPrompt,
@@ -139,6 +173,11 @@ constexpr Field kFields[] = {
          {"type": "integer", "minimum": 0, "maximum": 2147483647}})"},
     {"messages", kTemplated, readMessages,
      R"({"$ref": "#/components/schemas/Messages"})"},
+    {"messages", kOfMessages, readTurns,
+     R"({"$ref": "#/components/schemas/Turns"})"},
+    {"system", kOfMessages, readSystem,
+     R"({"$ref": "#/components/schemas/TextBlocks"})", 0, 0,
+     "the system prompt"},
     {"add_special_tokens", kTokenize, readFraming, kBoolean, 0, 0,
      "whether the tokenizer adds what begins and ends a text; default: to a "
      "prompt, and not to messages, whose template does"},
@@ -150,15 +189,16 @@ constexpr Field kFields[] = {
      0, 0, "a user message, or a list of items; default: the model begins"},
     {"instructions", kResponses, readInstructions, kText, 0, 0,
      "the system prompt"},
-    {"max_tokens", kBoth, readMaxTokens, kWhole, 0, kMost, kNoTokens},
+    {"max_tokens", kBoth | kMessages, readMaxTokens, kWhole, 0, kMost,
+     kNoTokens},
     {"max_completion_tokens", kChat, readMaxTokens, kWhole, 0, kMost,
      kNoTokens},
     {"max_output_tokens", kResponses, readMaxTokens, kWhole, 0, kMost,
      kNoTokens},
-    {"temperature", kAll, readOf<&SamplingOptions::temperature>, kNumber, 0, 2,
-     "0: the likeliest token"},
+    {"temperature", kGenerating, readOf<&SamplingOptions::temperature>, kNumber,
+     0, 2, "0: the likeliest token"},
     // Below this only the likeliest token is left, as with 0.
-    {"top_p", kAll, readOf<&SamplingOptions::topP>, kNumber, 1e-6, 1},
+    {"top_p", kGenerating, readOf<&SamplingOptions::topP>, kNumber, 1e-6, 1},
     {"n", kBoth, readOf<&ApiRequest::n>, kWhole, 1, kMaxChoices},
     {"best_of", kCompletions, readBestOf, kWhole, 0, kMaxChoices,
      "0, or the value of n"},
@@ -167,8 +207,8 @@ constexpr Field kFields[] = {
          {"type": "array", "maxItems": 16, "items":
           {"type": "string", "minLength": 1, "maxLength": 1024}}]})",
      0, 0, "stop strings: the output ends before one of these"},
-    {"seed", kAll, readSeed, kWhole, -0x1p63, 0x1p64},
-    {"stream", kAll, readOf<&ApiRequest::stream>, kBoolean},
+    {"seed", kGenerating, readSeed, kWhole, -0x1p63, 0x1p64},
+    {"stream", kGenerating, readOf<&ApiRequest::stream>, kBoolean},
     {"stream_options", kBoth, readStreamOptions,
      R"({"type": "object", "additionalProperties": false,
          "properties": {"include_usage": {"type": "boolean"},
@@ -190,12 +230,14 @@ constexpr Field kFields[] = {
     {"logprobs", kChat, readChatLogprobs, kBoolean},
     {"top_logprobs", kChat, readTopLogprobs, kWhole, 0, 20,
      "requires logprobs: true"},
-    {"top_k", kAll, readOf<&SamplingOptions::topK>, kWhole, 0, kMost,
+    {"top_k", kGenerating, readOf<&SamplingOptions::topK>, kWhole, 0, kMost,
      kOfOthers},
-    {"min_p", kAll, readOf<&SamplingOptions::minP>, kNumber, 0, 1, kOfOthers},
-    {"repetition_penalty", kAll, readOf<&SamplingOptions::repetitionPenalty>,
-     kNumber, 0.01, 100, kOfOthers},
-    {"ignore_eos", kAll, readOf<&ApiRequest::ignoreEnd>, kBoolean, 0, 0,
+    {"min_p", kGenerating, readOf<&SamplingOptions::minP>, kNumber, 0, 1,
+     kOfOthers},
+    {"repetition_penalty", kGenerating,
+     readOf<&SamplingOptions::repetitionPenalty>, kNumber, 0.01, 100,
+     kOfOthers},
+    {"ignore_eos", kGenerating, readOf<&ApiRequest::ignoreEnd>, kBoolean, 0, 0,
      kOfOthers},
     {"priority", kAll, readOf<&ApiRequest::priority>, kWhole, -1000, 1000,
      "lower runs first"},
@@ -260,7 +302,7 @@ constexpr Field kFields[] = {
          {"type": "object", "required": ["type", "name"],
           "additionalProperties": false, "properties": {
             "type": {"const": "function"}, "name": {"type": "string"}}}]})"},
-    {"chat_template_kwargs", kTemplated, readTemplateVariables,
+    {"chat_template_kwargs", kTemplated | kOfMessages, readTemplateVariables,
      R"({"type": "object", "properties": {"messages": false, "tools": false,
          "add_generation_prompt": false}})",
      0, 0, "variables of the model's chat template, as in vLLM"},
@@ -269,6 +311,23 @@ constexpr Field kFields[] = {
      "prompt"},
     {"continue_final_message", kTemplated, readFalse, R"({"const": false})", 0,
      0, "a response is a new message; /v1/completions continues a string"},
+    {"tools", kOfMessages, readCustomTools, kCustomToolsSchema, 0, 0,
+     "functions that the model may call, if its chat template supports tools"},
+    {"tool_choice", kOfMessages, readTypedToolChoice, kTypedToolChoiceSchema},
+    {"stop_sequences", kMessages, readStopSequences,
+     R"({"type": "array", "maxItems": 16, "items":
+          {"type": "string", "minLength": 1, "maxLength": 1024}})",
+     0, 0, "stop strings: the output ends before one of these"},
+    {"thinking", kOfMessages, readThinking, kThinkingSchema, 0, 0,
+     "sets variables of the chat template that turn reasoning on or off"},
+    {"cache_control", kOfMessages, readCacheControl,
+     R"({"$ref": "#/components/schemas/CacheControl"})", 0, 0,
+     "every prefix is cached"},
+    {"metadata", kMessages, readCaller,
+     R"({"type": "object", "additionalProperties": {"type": "null"},
+         "properties": {"user_id": {"type": ["string", "null"]}}})"},
+    {"service_tier", kMessages, readMessagesTier,
+     R"({"enum": ["auto", "standard_only"]})", 0, 0, "there is one tier"},
     {"include", kResponses, readInclude,
      R"({"type": "array", "items": {"enum": [
          "code_interpreter_call.outputs",

@@ -21,7 +21,9 @@ ApiError problem(std::string_view param, fmt::format_string<Args...> format,
 }
 
 inline constexpr unsigned kCompletions = 1, kChat = 2, kResponses = 4,
-                          kEmbeddings = 8, kTokenize = 16, kDetokenize = 32;
+                          kEmbeddings = 8, kTokenize = 16, kDetokenize = 32,
+                          kMessages = 64, kCountTokens = 128;
+/// `kAll`: those of OpenAI that generate text.
 inline constexpr unsigned kBoth = kCompletions | kChat, kAll = 7;
 
 inline unsigned maskOf(Endpoint endpoint) { return 1u << unsigned(endpoint); }
@@ -161,6 +163,13 @@ Problem readGenerationPrompt(const Field &field, const JsonValue &value,
 Problem readCall(std::string_view name, const JsonValue &id,
                  const JsonValue &called, std::size_t &left,
                  std::vector<ToolCall> &to);
+/// The same of a block of type tool_use.
+Problem readToolUse(std::string_view name, const JsonValue &block,
+                    std::size_t &left, std::vector<ToolCall> &to);
+Problem readCustomTools(const Field &field, const JsonValue &value,
+                        ApiRequest &request);
+Problem readTypedToolChoice(const Field &field, const JsonValue &value,
+                            ApiRequest &request);
 inline constexpr std::size_t kMaxCallValues = 10'000;
 /// Limits of a request's tools, which every response repeats, and of its
 /// template variables.
@@ -168,6 +177,24 @@ inline constexpr std::size_t kMaxToolBytes = std::size_t(1) << 20;
 /// Limits of an assistant message.
 Problem readCalls(std::string_view name, const JsonValue &value,
                   std::vector<ToolCall> &to);
+
+// Anthropic's form of messages (ApiMessages.cpp).
+Problem readTurns(const Field &field, const JsonValue &value,
+                  ApiRequest &request);
+Problem readSystem(const Field &field, const JsonValue &value,
+                   ApiRequest &request);
+Problem readStopSequences(const Field &field, const JsonValue &value,
+                          ApiRequest &request);
+Problem readThinking(const Field &field, const JsonValue &value,
+                     ApiRequest &request);
+Problem readCaller(const Field &field, const JsonValue &value,
+                   ApiRequest &request);
+Problem readMessagesTier(const Field &field, const JsonValue &value,
+                         ApiRequest &request);
+Problem readCacheControl(const Field &field, const JsonValue &value,
+                         ApiRequest &request);
+/// {"type": "ephemeral"}, or nothing.
+Problem readCacheHint(std::string_view field, const JsonValue &value);
 
 // Tokenizing (Tokenize.cpp).
 Problem readOnePrompt(const Field &field, const JsonValue &value,

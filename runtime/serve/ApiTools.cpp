@@ -118,6 +118,38 @@ Problem readOlderTool(std::string_view field, const JsonValue &value,
   return readFunction(field, value, to);
 }
 
+/// Anthropic's format: {"name", "description", "input_schema"}.
+Problem readCustomTool(std::string_view field, const JsonValue &value,
+                       Tool &to) {
+  static constexpr std::string_view known[] = {
+      "type", "name", "description", "input_schema", "cache_control", "strict"};
+  using Json = nlohmann::ordered_json;
+  std::string_view type = "custom";
+  if (!value["type"].isNull() && (!value["type"].get(type) || type != "custom"))
+    return problem(field,
+                   "a tool must be {{\"name\": ..., \"input_schema\": ...}}, "
+                   "got the type {}; the server runs no tools",
+                   quote(type));
+  if (Problem found = checkMembers(field, value, known))
+    return found;
+  if (Problem found = readCacheHint(field, value["cache_control"]))
+    return found;
+  if (!value["input_schema"].isObject())
+    return problem(field, "a tool must have an input_schema, a JSON schema");
+  Json function = Json::object();
+  for (auto [given, own] :
+       {std::pair("name", "name"), std::pair("description", "description"),
+        std::pair("input_schema", "parameters")})
+    if (!value[given].isNull())
+      function[own] = Json::parse(jsonOf(value[given]));
+  to.json = Json{{"type", "function"}, {"function", function}}.dump();
+  if (!value["strict"].isNull())
+    function["strict"] = Json::parse(jsonOf(value["strict"]));
+  auto made = JsonValue::parse(function.dump(), field);
+  return made.ok() ? readFunction(field, *made, to)
+                   : problem(field, "{}", made.message());
+}
+
 using ToolReader = Problem (*)(std::string_view, const JsonValue &, Tool &);
 
 Problem readList(const Field &field, const JsonValue &value, ToolReader read,
@@ -167,6 +199,40 @@ Problem readTools(const Field &field, const JsonValue &value,
 Problem readResponseTools(const Field &field, const JsonValue &value,
                           ApiRequest &request) {
   return readList(field, value, readFlatTool, request);
+}
+
+Problem readCustomTools(const Field &field, const JsonValue &value,
+                        ApiRequest &request) {
+  return readList(field, value, readCustomTool, request);
+}
+
+/// Anthropic's. Read after `tools`.
+Problem readTypedToolChoice(const Field &field, const JsonValue &value,
+                            ApiRequest &request) {
+  static constexpr std::string_view known[] = {"type", "name",
+                                               "disable_parallel_tool_use"};
+  std::string_view type, name;
+  value["type"].get(type);
+  if (Problem found = checkMembers(field.name, value, known))
+    return found;
+  const JsonValue &single = value["disable_parallel_tool_use"];
+  bool isSingle = false;
+  if (!single.isNull() && !single.get(isSingle))
+    return problem(field.name, "disable_parallel_tool_use must be true or "
+                               "false");
+  request.parallelCalls = !isSingle;
+  const bool hasName = value["name"].get(name);
+  if (type == "tool" && hasName)
+    return chooseTool(field.name, name, request);
+  if ((type != "auto" && type != "any" && type != "none") ||
+      !value["name"].isNull())
+    return problem(field.name,
+                   "tool_choice must have the type auto, any or none, or tool "
+                   "and a name");
+  request.toolUse = type == "auto"  ? ToolUse::automatic
+                    : type == "any" ? ToolUse::required
+                                    : ToolUse::none;
+  return std::nullopt;
 }
 
 /// Read after `tools`.
@@ -236,6 +302,29 @@ Problem readFunctionCall(const Field &field, const JsonValue &value,
   return chooseTool(field.name, text, request);
 }
 
+static Problem checkArguments(std::string_view name, const JsonValue &arguments,
+                              size_t &left) {
+  if (isModest(arguments, left))
+    return std::nullopt;
+  return problem(name,
+                 "the arguments of a message's calls must have at most {} "
+                 "values, and {} members an object",
+                 kMaxCallValues, kMaxMembers);
+}
+
+Problem readToolUse(std::string_view name, const JsonValue &block, size_t &left,
+                    std::vector<ToolCall> &to) {
+  std::string_view id, function;
+  const JsonValue &input = block["input"];
+  if (!block["id"].get(id) || !block["name"].get(function) || !input.isObject())
+    return problem(name, "a block of type tool_use must have an id, a name, "
+                         "and the object input");
+  if (Problem found = checkArguments(name, input, left))
+    return found;
+  to.push_back({std::string(id), std::string(function), jsonOf(input)});
+  return std::nullopt;
+}
+
 Problem readCall(std::string_view name, const JsonValue &id,
                  const JsonValue &called, size_t &left,
                  std::vector<ToolCall> &to) {
@@ -249,11 +338,8 @@ Problem readCall(std::string_view name, const JsonValue &id,
   if (!parsed.ok() || !parsed->isObject())
     return problem(name, "the arguments of a call must be the JSON of an "
                          "object");
-  if (!isModest(*parsed, left))
-    return problem(name,
-                   "the arguments of a message's calls must have at most {} "
-                   "values, and {} members an object",
-                   kMaxCallValues, kMaxMembers);
+  if (Problem found = checkArguments(name, *parsed, left))
+    return found;
   to.push_back(
       {std::string(given), std::string(function), std::string(arguments)});
   return std::nullopt;

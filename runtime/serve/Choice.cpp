@@ -6,7 +6,7 @@
 namespace tessera::serve {
 
 std::string StopMatcher::push(std::string_view text) {
-  if (hasFound)
+  if (found())
     return {};
   held += text;
   std::size_t first = std::string::npos, end = first, keep = 0;
@@ -18,6 +18,7 @@ std::string StopMatcher::push(std::string_view text) {
         std::pair(at + stop.size(), at) < std::pair(end, first)) {
       first = at;
       end = at + stop.size();
+      hit = stop;
     }
     // The longest suffix of the text that is a prefix of this stop string.
     std::size_t most = std::min(stop.size() - 1, held.size());
@@ -25,14 +26,13 @@ std::string StopMatcher::push(std::string_view text) {
       if (held.compare(held.size() - length, length, stop, 0, length) == 0)
         keep = length;
   }
-  hasFound = first != std::string::npos;
-  std::string certain = held.substr(0, hasFound ? first : held.size() - keep);
+  std::string certain = held.substr(0, found() ? first : held.size() - keep);
   held.erase(0, certain.size());
   return certain;
 }
 
 std::string StopMatcher::finish() {
-  return hasFound ? std::string() : std::exchange(held, {});
+  return found() ? std::string() : std::exchange(held, {});
 }
 
 int64_t charactersOf(std::string_view text) {
@@ -61,6 +61,8 @@ void Choice::send(std::string text, std::optional<EngineResult> end) {
   delta.choice = number;
   delta.text = std::move(text);
   delta.tokens = std::exchange(pending, {});
+  if (end)
+    delta.stopped = matcher.which();
   delta.end = std::move(end);
   delta.generated = std::exchange(generated, 0);
   take(std::move(delta));

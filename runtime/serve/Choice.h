@@ -22,12 +22,14 @@ public:
   /// Returns the text that was held back because a stop string could begin
   /// there.
   std::string finish();
-  bool found() const { return hasFound; }
+  bool found() const { return !hit.empty(); }
+  /// The stop string that was found.
+  const std::string &which() const { return hit; }
 
 private:
   std::vector<std::string> stops;
   std::string held;
-  bool hasFound = false;
+  std::string hit;
 };
 
 /// A token and its offset.
@@ -56,6 +58,7 @@ struct Delta {
   bool hasCalls = false;             ///< whether the choice has had any
   std::string reasoning = {};        ///< precedes the text
   int64_t generated = 0; ///< tokens since the last delta, the end's among them
+  std::string stopped = {}; ///< at the end: the stop string that was found
 };
 
 /// Code points of UTF-8.

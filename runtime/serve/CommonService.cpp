@@ -39,7 +39,8 @@ static std::string secretOf(std::string_view authorization) {
 /// The index of the given key; the number of keys if it is none of them.
 static std::size_t findKey(const HttpRequest &head,
                            const std::vector<std::string> &keys) {
-  std::string given = secretOf(head.authorization);
+  std::string given =
+      head.authorization.empty() ? head.apiKey : secretOf(head.authorization);
   std::size_t known = keys.size();
   for (std::size_t i = 0; i < keys.size(); ++i) // always all of them
     if (equalSecrets(given, keys[i]))
@@ -57,7 +58,7 @@ std::string CommonService::refuse(const HttpRequest &head) {
   ++answers[401];
   return ApiError{401, "an API key is required: Authorization: Bearer KEY", "",
                   "invalid_api_key"}
-      .json();
+      .json(errorFormOf(head.path));
 }
 
 //===--- answers ----------------------------------------------------------===//
@@ -76,11 +77,11 @@ std::string CommonService::describe(int status, std::string_view message) {
 }
 
 void CommonService::sendError(const Reply &reply, const ApiError &error,
-                              std::string headers) {
+                              ErrorForm form, std::string headers) {
   ++answers[error.status];
   if (error.status == 429 || error.status == 503)
     headers += "Retry-After: 1\r\n";
-  reply->send(error.status, "application/json", error.json(), headers);
+  reply->send(error.status, "application/json", error.json(form), headers);
 }
 
 void CommonService::sendText(const Reply &reply, std::string_view type,
@@ -148,14 +149,15 @@ static ApiError otherKind(ModelKind kind) {
 void CommonService::handle(HttpRequest request, Reply reply) {
   // HEAD is GET; the connection omits the body.
   bool isHead = request.method == "HEAD";
+  const ErrorForm form = errorFormOf(request.path);
   RouteMatch match = findRoute(isHead ? "GET" : request.method, request.path);
   if (!match.route && !match.allowed.empty())
     return sendError(reply,
                      {405, fmt::format("this path supports {}", match.allowed),
                       "", "method_not_allowed"},
-                     fmt::format("Allow: {}\r\n", match.allowed));
+                     form, fmt::format("Allow: {}\r\n", match.allowed));
   if (!match.route)
-    return sendError(reply, {404, "unknown path", "", "not_found"});
+    return sendError(reply, {404, "unknown path", "", "not_found"}, form);
   bool isStored = isAboutStored(*match.route),
        isOfAdapters = isAboutAdapters(*match.route),
        isOfTraining = isAboutTraining(*match.route);
@@ -165,9 +167,10 @@ void CommonService::handle(HttpRequest request, Reply reply) {
   if (request.isForeign)
     return sendError(reply,
                      {403, "requests from pages of other sites are rejected",
-                      "", "cross_site"});
+                      "", "cross_site"},
+                     form);
   if (!serve::isServed(*match.route, kind))
-    return sendError(reply, otherKind(kind));
+    return sendError(reply, otherKind(kind), form);
   if (isStored)
     return askStored(match, request, reply);
   if (isOfAdapters)
@@ -222,6 +225,8 @@ void CommonService::get(const RouteMatch &match, const HttpRequest &request,
   case RouteId::embeddings:
   case RouteId::tokenize:
   case RouteId::detokenize:
+  case RouteId::messages:
+  case RouteId::countTokens:
     return; // post()
   case RouteId::response:
   case RouteId::deleteResponse:

@@ -85,7 +85,7 @@ protected:
   void sendText(const Reply &reply, std::string_view type, std::string body);
   void sendJson(const Reply &reply, std::string body);
   void sendError(const Reply &reply, const ApiError &error,
-                 std::string headers = {});
+                 ErrorForm form = ErrorForm::openAi, std::string headers = {});
   bool isServed(std::string_view model) const;
   /// Of the model, then of its adapters.
   std::vector<std::string> names() const;

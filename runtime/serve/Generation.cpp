@@ -119,6 +119,7 @@ void Service::Generation::take(Delta delta) {
   WholeChoice &choice = choices[delta.choice];
   choice.text += delta.text;
   choice.reasoning += delta.reasoning;
+  choice.stopped += delta.stopped;
   for (CallPiece &piece : delta.calls) {
     if (piece.index == choice.calls.size())
       choice.calls.push_back({piece.id, piece.name, {}});
@@ -247,7 +248,10 @@ void Service::Generation::fail(const EngineResult &result) {
     return settle();
   }
   if (!begun)
-    return service.sendError(reply, error);
+    return service.sendError(reply, error,
+                             request.endpoint == Endpoint::messages
+                                 ? ErrorForm::messages
+                                 : ErrorForm::openAi);
   ++service.answers[error.status];
   answer->fail(*reply, choices, error);
 }

@@ -168,6 +168,7 @@ void HttpConnection::readBody() {
           std::string(target.substr(0, mark)),
           std::string(target.substr(std::min(mark + 1, target.size()))),
           std::string(viewOf(message[http::field::authorization])),
+          std::string(viewOf(message["X-Api-Key"])),
           std::string(viewOf(message[http::field::if_none_match])),
           viewOf(message["Sec-Fetch-Site"]) == "cross-site",
           std::string(viewOf(message["traceparent"])),

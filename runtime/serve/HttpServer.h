@@ -34,6 +34,7 @@ struct HttpRequest {
   std::string method, path; ///< without the query
   std::string query = {};   ///< after its '?', still encoded
   std::string authorization;
+  std::string apiKey = {};      ///< X-Api-Key, another way to give a key
   std::string ifNoneMatch = {}; ///< ETags of what the client has
   bool isForeign = false; ///< sent by a browser for a page of another site
   std::string traceParent = {}; ///< the client's trace, still unread

@@ -73,13 +73,13 @@ Json requestSchema(Endpoint endpoint, std::span<const std::string> models) {
 
 //===--- routes -----------------------------------------------------------===//
 
-Json errorAnswer(std::string_view description) {
-  return {
-      {"description", description},
-      {"content", {{"application/json", {{"schema", reference("Error")}}}}}};
-}
-
 Json answersOf(const Route &route) {
+  auto errorAnswer = [&](std::string_view description) -> Json {
+    const bool isMessages = errorFormOf(route.path) == ErrorForm::messages;
+    Json schema = reference(isMessages ? "MessagesError" : "Error");
+    return {{"description", description},
+            {"content", {{"application/json", {{"schema", schema}}}}}};
+  };
   std::string type(route.type.substr(0, route.type.find(';')));
   Json schema =
       route.schema.empty() ? Json{{"type", "string"}} : reference(route.schema);
@@ -199,8 +199,12 @@ std::string openApiJson(const std::string &version,
       {"components",
        {{"schemas", std::move(schemas)},
         {"securitySchemes",
-         {{"key", {{"type", "http"}, {"scheme", "bearer"}}}}}}},
-      {"security", Json::array({Json::object(), {{"key", Json::array()}}})}};
+         {{"key", {{"type", "http"}, {"scheme", "bearer"}}},
+          {"header",
+           {{"type", "apiKey"}, {"in", "header"}, {"name", "X-Api-Key"}}}}}}},
+      {"security", Json::array({Json::object(),
+                                {{"key", Json::array()}},
+                                {{"header", Json::array()}}})}};
   // A folder's name may not be UTF-8.
   return document.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

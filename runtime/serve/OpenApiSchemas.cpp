@@ -187,6 +187,68 @@ std::string_view openApiSchemas() {
     "token_strs": {"type": ["array", "null"], "items": {"type": "string"}}}},
 "Detokenization": {"type": "object", "required": ["prompt"],
   "properties": {"prompt": {"type": "string"}}},
+"CacheControl": {"type": "object", "required": ["type"],
+  "additionalProperties": {"type": "null"}, "properties": {
+    "type": {"const": "ephemeral"}, "ttl": {"enum": ["5m", "1h", null]}}},
+"TextBlock": {"type": "object", "required": ["type", "text"],
+  "additionalProperties": {"type": "null"}, "properties": {
+    "type": {"const": "text"}, "text": {"type": "string"},
+    "cache_control": {"anyOf": [{"type": "null"},
+      {"$ref": "#/components/schemas/CacheControl"}]}}},
+"TextBlocks": {"anyOf": [{"type": "string"}, {"type": "array",
+  "items": {"$ref": "#/components/schemas/TextBlock"}}]},
+"Turns": {"type": "array", "minItems": 1,
+  "description": "The last turn is the user's", "items": {"anyOf": [
+  {"type": "object", "required": ["role", "content"],
+    "additionalProperties": {"type": "null"}, "properties": {
+      "role": {"const": "user"}, "content": {"anyOf": [{"type": "string"},
+        {"type": "array", "items": {"anyOf": [
+          {"$ref": "#/components/schemas/TextBlock"},
+          {"type": "object", "required": ["type", "tool_use_id"],
+            "additionalProperties": {"type": "null"}, "properties": {
+              "type": {"const": "tool_result"}, "tool_use_id": {"type": "string"},
+              "content": {"anyOf": [{"type": "null"},
+                {"$ref": "#/components/schemas/TextBlocks"}]},
+              "is_error": {"type": ["boolean", "null"]},
+              "cache_control": {"anyOf": [{"type": "null"},
+                {"$ref": "#/components/schemas/CacheControl"}]}}}]}}]}}},
+  {"type": "object", "required": ["role", "content"],
+    "additionalProperties": {"type": "null"}, "properties": {
+      "role": {"const": "assistant"}, "content": {"anyOf": [{"type": "string"},
+        {"type": "array", "items": {"anyOf": [
+          {"$ref": "#/components/schemas/TextBlock"},
+          {"type": "object", "required": ["type", "thinking"],
+            "additionalProperties": {"type": "null"}, "properties": {
+              "type": {"const": "thinking"}, "thinking": {"type": "string"},
+              "signature": {"type": ["string", "null"]}}},
+          {"type": "object", "required": ["type", "id", "name", "input"],
+            "additionalProperties": {"type": "null"}, "properties": {
+              "type": {"const": "tool_use"}, "id": {"type": "string"},
+              "name": {"type": "string"}, "input": {"type": "object"},
+              "cache_control": {"anyOf": [{"type": "null"},
+                {"$ref": "#/components/schemas/CacheControl"}]}}}]}}]}}}]}},
+"Message": {"type": "object",
+  "required": ["id", "type", "role", "model", "content", "stop_reason",
+    "stop_sequence", "usage"], "properties": {
+    "id": {"type": "string"}, "type": {"const": "message"},
+    "role": {"const": "assistant"}, "model": {"type": "string"},
+    "stop_reason": {"enum": ["end_turn", "max_tokens", "stop_sequence",
+      "tool_use"]}, "stop_sequence": {"type": ["string", "null"]},
+    "content": {"type": "array", "items": {"anyOf": [
+      {"type": "object", "required": ["type", "text"],
+        "properties": {"type": {"const": "text"}}},
+      {"type": "object", "required": ["type", "thinking", "signature"],
+        "properties": {"type": {"const": "thinking"}}},
+      {"type": "object", "required": ["type", "id", "name", "input"],
+        "properties": {"type": {"const": "tool_use"}}}]}},
+    "usage": {"type": "object", "required": ["input_tokens", "output_tokens",
+      "cache_creation_input_tokens", "cache_read_input_tokens"]}}},
+"TokenCount": {"type": "object", "required": ["input_tokens"],
+  "properties": {"input_tokens": {"type": "integer"}}},
+"MessagesError": {"type": "object", "required": ["type", "error"], "properties": {
+  "type": {"const": "error"}, "error": {"type": "object",
+    "required": ["type", "message"], "properties": {
+      "type": {"type": "string"}, "message": {"type": "string"}}}}},
 "Model": {"type": "object", "required": ["id", "object", "created", "owned_by"],
   "properties": {"id": {"type": "string"}, "object": {"const": "model"},
     "created": {"type": "integer"}, "owned_by": {"type": "string"},

@@ -316,23 +316,15 @@ void ResponseWriter::arguments(HttpReply *reply, std::string_view piece) {
 }
 
 void ResponseWriter::piece(HttpReply *reply, const Delta &delta) {
-  reasoning(reply, delta.reasoning);
-  // Arguments of the open call come before new content.
-  auto isNew = [](const CallPiece &each) { return !each.name.empty(); };
-  for (const CallPiece &each : delta.calls)
-    if (!isNew(each))
-      arguments(reply, each.arguments);
+  forEachPart(delta, [&](OutputKind kind, std::string_view text,
+                         const CallPiece *begun) {
+    if (begun)
+      openCall(reply, begun->id, begun->name);
+    if (kind == OutputKind::call)
+      arguments(reply, text);
     else
-      break;
-  text(reply, delta.text);
-  bool isAfter = false;
-  for (const CallPiece &each : delta.calls) {
-    isAfter |= isNew(each);
-    if (isNew(each))
-      openCall(reply, each.id, each.name);
-    if (isAfter)
-      arguments(reply, each.arguments);
-  }
+      addText(reply, kind, text);
+  });
 }
 
 void ResponseWriter::end(HttpReply *reply) {

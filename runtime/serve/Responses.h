@@ -4,6 +4,7 @@
 #include "runtime/serve/Choice.h"
 #include "runtime/serve/HttpServer.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -53,6 +54,24 @@ struct ResponseRecord {
   }
   std::size_t bytes() const;
 };
+
+/// Calls `visit(kind, text, begun)` for the parts of a delta, in the order in
+/// which the model wrote them. `begun`: the call that begins there, else null.
+template <typename Visit>
+void forEachPart(const Delta &delta, const Visit &visit) {
+  const CallPiece *none = nullptr;
+  if (!delta.reasoning.empty())
+    visit(OutputKind::reasoning, delta.reasoning, none);
+  // Arguments of the open call come before new content.
+  auto isNew = [](const CallPiece &each) { return !each.name.empty(); };
+  auto first = std::ranges::find_if(delta.calls, isNew);
+  for (auto each = delta.calls.begin(); each != first; ++each)
+    visit(OutputKind::call, each->arguments, none);
+  if (!delta.text.empty())
+    visit(OutputKind::message, delta.text, none);
+  for (; first != delta.calls.end(); ++first)
+    visit(OutputKind::call, first->arguments, isNew(*first) ? &*first : none);
+}
 
 /// The JSON object; with items only if it is finished.
 std::string responseJson(const ResponseRecord &record);

@@ -17,6 +17,8 @@ enum class RouteId : uint8_t {
   embeddings,
   tokenize,
   detokenize,
+  messages,
+  countTokens,
   response,
   deleteResponse,
   cancelResponse,

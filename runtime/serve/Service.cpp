@@ -214,7 +214,7 @@ void Service::post(const HttpRequest &http, Endpoint endpoint,
   else
     error = answer(std::move(std::get<ApiRequest>(parsed)), http, reply);
   if (error)
-    sendError(reply, *error);
+    sendError(reply, *error, errorFormOf(http.path));
 }
 
 std::optional<ApiError> Service::answer(ApiRequest request,
@@ -226,6 +226,10 @@ std::optional<ApiError> Service::answer(ApiRequest request,
     return tokenize(request, reply);
   if (request.endpoint == Endpoint::detokenize)
     return detokenize(request, reply);
+  if (auto error = setThinking(request))
+    return error;
+  if (request.endpoint == Endpoint::countTokens)
+    return countTokens(request, reply);
   AnswerStore &store = storeOf(http);
   if (auto error = checkStore(request, store))
     return error;
@@ -235,11 +239,13 @@ std::optional<ApiError> Service::answer(ApiRequest request,
     return error;
   if (auto error = prepareTools(request))
     return error;
-  return generate(std::move(request), store, reply);
+  return generate(std::move(request), http, store, reply);
 }
 
-std::optional<ApiError>
-Service::generate(ApiRequest request, AnswerStore &store, const Reply &reply) {
+std::optional<ApiError> Service::generate(ApiRequest request,
+                                          const HttpRequest &http,
+                                          AnswerStore &store,
+                                          const Reply &reply) {
   const Endpoint endpoint = request.endpoint;
   std::vector<EngineRequest> requests;
   std::vector<Echo> echoes;
@@ -252,7 +258,7 @@ Service::generate(ApiRequest request, AnswerStore &store, const Reply &reply) {
   std::vector<std::string> stops = stopsOf(request, stopTokens);
   Adapters::Entry *adapter = options.adapters->find(request.model);
   AnswerHead head{newAnswerId(endpoint), adapter ? adapter->name : name(),
-                  std::time(nullptr)};
+                  std::time(nullptr), int64_t(requests.front().prompt.size())};
   numberItems(request, head.id);
   const bool returnsTokens = request.returnsTokens,
              keepsTokens = request.logprobs || returnsTokens;

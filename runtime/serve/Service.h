@@ -50,8 +50,11 @@ private:
                                    const Reply &reply);
   std::optional<ApiError> detokenize(const ApiRequest &request,
                                      const Reply &reply);
-  std::optional<ApiError> generate(ApiRequest request, AnswerStore &store,
-                                   const Reply &reply);
+  /// Of the input of a message.
+  std::optional<ApiError> countTokens(const ApiRequest &request,
+                                      const Reply &reply);
+  std::optional<ApiError> generate(ApiRequest request, const HttpRequest &http,
+                                   AnswerStore &store, const Reply &reply);
   void askStored(const RouteMatch &match, const HttpRequest &request,
                  const Reply &reply) override;
   void changeAdapters(const RouteMatch &match, const HttpRequest &request,
@@ -61,6 +64,8 @@ private:
   void loadAdapter(const std::string &name, const std::string &path,
                    const Reply &reply);
   std::string engineMetrics() const override;
+  /// Sets the variables with which templates turn reasoning on or off.
+  std::optional<ApiError> setThinking(ApiRequest &request) const;
   /// Checks that the model's template supports the request's tools.
   std::optional<ApiError> checkTools(const ApiRequest &request) const;
   /// The same, and sets the structured output of calls.

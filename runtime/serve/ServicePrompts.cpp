@@ -8,6 +8,7 @@
 #include <random>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 namespace tessera::serve {
 
@@ -134,6 +135,29 @@ StatusOr<std::vector<int32_t>> Service::chatPrompt(const ApiRequest &request) {
     (fits ? high : low) = fits ? middle : middle + 1;
   }
   return tokens;
+}
+
+// Qwen3, GLM-4.5 and SmolLM3 read the first, DeepSeek-V3.1 and Granite the
+// second.
+std::optional<ApiError> Service::setThinking(ApiRequest &request) const {
+  if (!request.thinks)
+    return std::nullopt;
+  if (!chat.reasoningTags()) {
+    if (!*request.thinks)
+      return std::nullopt;
+    return ApiError{400,
+                    "thinking is not supported: the model's chat template has "
+                    "no reasoning; leave it out",
+                    "thinking", "not_supported"};
+  }
+  std::string &variables = request.templated.variables;
+  auto all =
+      nlohmann::ordered_json::parse(variables.empty() ? "{}" : variables);
+  for (const char *name : {"enable_thinking", "thinking"})
+    if (!all.contains(name))
+      all[name] = *request.thinks;
+  variables = all.dump();
+  return std::nullopt;
 }
 
 std::optional<ApiError> Service::makePrompts(const ApiRequest &request,

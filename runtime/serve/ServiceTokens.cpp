@@ -2,6 +2,8 @@
 #include "runtime/serve/Service.h"
 #include "runtime/serve/Tokenize.h"
 
+#include <fmt/format.h>
+
 namespace tessera::serve {
 
 std::optional<ApiError> Service::tokenize(const ApiRequest &request,
@@ -24,6 +26,18 @@ std::optional<ApiError> Service::tokenize(const ApiRequest &request,
   }
   sendJson(reply, tokenizeAnswer(tokenizer, tokens, context(),
                                  request.returnsStrings));
+  return std::nullopt;
+}
+
+std::optional<ApiError> Service::countTokens(const ApiRequest &request,
+                                             const Reply &reply) {
+  if (auto error = checkTools(request))
+    return error;
+  std::vector<Prompt> prompts;
+  if (auto error = makePrompts(request, prompts))
+    return error;
+  sendJson(reply, fmt::format(R"({{"input_tokens":{}}})",
+                              prompts.front().tokens.size()));
   return std::nullopt;
 }
 

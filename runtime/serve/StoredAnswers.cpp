@@ -278,6 +278,7 @@ void numberItems(ApiRequest &request, std::string_view id) {
 std::string newAnswerId(Endpoint endpoint) {
   std::string_view prefix = endpoint == Endpoint::completions ? "cmpl-"
                             : endpoint == Endpoint::chat      ? "chatcmpl-"
+                            : endpoint == Endpoint::messages  ? "msg_"
                                                               : "resp_";
   std::random_device device; // the system's own
   std::string id(prefix);

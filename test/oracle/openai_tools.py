@@ -178,4 +178,5 @@ def main():
     print("ok: a template without tools")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -49,7 +49,9 @@ Json bodyWith(Endpoint endpoint, const std::string &name, const Json &value) {
   // One of prompt and messages must be there.
   const bool needsChat =
       endpoint == Endpoint::tokenize && name == "prompt" && value.is_null();
-  if (endpoint == Endpoint::chat || needsChat)
+  const bool isMessages =
+      endpoint == Endpoint::messages || endpoint == Endpoint::countTokens;
+  if (endpoint == Endpoint::chat || isMessages || needsChat)
     body["messages"] = {{{"role", "user"}, {"content", "a"}}};
   else if (endpoint == Endpoint::detokenize)
     body["tokens"] = {1};
@@ -64,6 +66,8 @@ Json bodyWith(Endpoint endpoint, const std::string &name, const Json &value) {
         Json::parse(R"([{"type": "function", "function": {"name": "f"}}])");
   if (name == "tool_choice" && endpoint == Endpoint::responses)
     body["tools"] = Json::parse(R"([{"type": "function", "name": "f"}])");
+  if (name == "tool_choice" && isMessages)
+    body["tools"] = Json::parse(R"([{"name": "f", "input_schema": {}}])");
   if (name == "function_call")
     body["functions"] = Json::parse(R"([{"name": "f"}])");
   body[name] = value;
@@ -81,9 +85,11 @@ std::string refusal(Endpoint endpoint, const Json &body) {
              : paramOf(parseApiRequest(body.dump(), endpoint));
 }
 
-constexpr Endpoint kEndpoints[] = {Endpoint::completions, Endpoint::chat,
-                                   Endpoint::responses,   Endpoint::embeddings,
-                                   Endpoint::tokenize,    Endpoint::detokenize};
+constexpr Endpoint kEndpoints[] = {
+    Endpoint::completions, Endpoint::chat,        Endpoint::responses,
+    Endpoint::embeddings,  Endpoint::tokenize,    Endpoint::detokenize,
+    Endpoint::messages,    Endpoint::countTokens,
+};
 
 TEST(OpenApi, BoundsAreTheParsers) {
   int bounds = 0;
@@ -234,6 +240,21 @@ TEST(OpenApi, AFieldIsReadAsItIsDescribed) {
         "content": "x"}],
       [{"role": "function", "content": "x"}], {"regex": "x"},
       {"regex": null}, {"json_object": true}, {"json_object": false},
+      {"type": "auto"}, {"type": "any", "disable_parallel_tool_use": true},
+      {"type": "tool", "name": "f"}, {"type": "tool"}, {"type": "none", "name":
+      "f"}, {"type": "disabled"}, {"type": "enabled", "budget_tokens": 1024},
+      {"type": "enabled", "budget_tokens": 1023}, {"type": "ephemeral"},
+      {"type": "ephemeral", "ttl": "2h"}, {"user_id": "x"}, {"user_id": 1},
+      "standard_only", [{"name": "f", "input_schema": {"type": "object"}}],
+      [{"type": "custom", "name": "f", "input_schema": {}, "strict": false}],
+      [{"type": "bash_20250124", "name": "bash"}],
+      [{"role": "user", "content": [{"type": "tool_result",
+        "tool_use_id": "1", "content": [{"type": "text", "text": "x"}]}]}],
+      [{"role": "user", "content": [{"type": "tool_result"}]}],
+      [{"role": "assistant", "content": [{"type": "thinking", "thinking": "x",
+        "signature": ""}, {"type": "tool_use", "id": "1", "name": "f",
+        "input": {}}]}, {"role": "user", "content": "x"}],
+      [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}],
       {"choice": ["x"], "disable_fallback": false}, {"disable_fallback": false},
       {"grammar": null, "json": {"type": "string"}}])");
   int read = 0, refused = 0;

@@ -91,7 +91,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   std::string_view body(reinterpret_cast<const char *>(data), size);
   for (Endpoint endpoint :
        {Endpoint::completions, Endpoint::chat, Endpoint::responses,
-        Endpoint::tokenize, Endpoint::detokenize}) {
+        Endpoint::tokenize, Endpoint::detokenize, Endpoint::messages,
+        Endpoint::countTokens}) {
     auto parsed = parseApiRequest(body, endpoint);
     if (const auto *request = std::get_if<ApiRequest>(&parsed)) {
       checkRequest(*request);
