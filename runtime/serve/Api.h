@@ -115,6 +115,7 @@ struct ApiRequest {
   std::shared_ptr<const AnswerForm> form;
   std::string_view formField; ///< the field that set it
   std::string formName;       ///< the same with its member: a.b
+  std::string opening; ///< the header of the output, which the prompt has
   bool ignoreEnd = false;
   int64_t priority = 0; ///< lower runs first
   bool stream = false, includeUsage = false;

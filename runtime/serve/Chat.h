@@ -20,7 +20,7 @@ class ChatRenderer {
 public:
   virtual ~ChatRenderer() = default;
   /// The messages, and the generation prompt; the assistant may call `tools`.
-  /// Tools and calls require toolFormat(), and variables require
+  /// Tools and calls require hasTools(), and variables require
   /// checkVariables().
   virtual StatusOr<std::vector<PromptPart>>
   render(std::span<const ChatMessage> messages, std::span<const Tool> tools,
@@ -30,6 +30,11 @@ public:
   virtual Status checkVariables(std::string_view json) const;
   /// How the model writes tool calls; null: not at all.
   virtual const ToolFormat *toolFormat() const { return nullptr; }
+  /// Whether the model writes messages in channels (Channels.h), for reasoning
+  /// and calls alike; toolFormat() and reasoningTags() are then null.
+  virtual bool hasChannels() const { return false; }
+  /// Whether the template shows tools to a model whose calls can be read.
+  virtual bool hasTools() const { return toolFormat() != nullptr; }
   /// The tags around the model's reasoning; null: it writes none.
   virtual const ReasoningTags *reasoningTags() const { return nullptr; }
   /// Stop strings, which may be special tokens.

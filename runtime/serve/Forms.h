@@ -46,6 +46,9 @@ bool needsToolForm(const ApiRequest &request);
 StatusOr<std::shared_ptr<const AnswerForm>>
 makeToolForm(const ApiRequest &request, const ToolFormat &format, bool hasTag);
 
+/// The structured output of one call's arguments alone.
+StatusOr<std::shared_ptr<const AnswerForm>> makeArgumentsForm(const Tool &tool);
+
 /// Makes guides. Caches the latest grammars with their masks. Not thread-safe;
 /// the tokenizer must outlive it.
 class AnswerForms {

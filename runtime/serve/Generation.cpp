@@ -106,6 +106,8 @@ void Service::Generation::take(Delta delta) {
     findReasoning(delta);
   if (!readers.empty())
     findCalls(delta);
+  if (!channels.empty())
+    findChannels(delta);
   bool isNews = delta.end || !delta.text.empty() || !delta.reasoning.empty() ||
                 !delta.calls.empty() || !delta.tokens.empty();
   if (isNews && !(request.stream || request.background)) {
@@ -147,6 +149,12 @@ static std::string newCallId() {
   return id;
 }
 
+static void nameCalls(std::vector<CallPiece> &calls) {
+  for (CallPiece &piece : calls)
+    if (!piece.name.empty())
+      piece.id = newCallId();
+}
+
 void Service::Generation::readReasoning(
     const ReasoningTags &tags, std::span<const EngineRequest> requests) {
   // The tag is the last text of a prompt, of a token for each byte at most.
@@ -186,10 +194,35 @@ void Service::Generation::findCalls(Delta &delta) {
     pieces.content += rest.content;
     std::ranges::move(rest.calls, std::back_inserter(pieces.calls));
   }
-  for (CallPiece &piece : pieces.calls)
-    if (!piece.name.empty())
-      piece.id = newCallId();
+  nameCalls(pieces.calls);
   delta.text = std::move(pieces.content);
+  delta.calls = std::move(pieces.calls);
+  delta.hasCalls = reader.calls() > 0;
+}
+
+/// The tokens of a header are of what it begins.
+void Service::Generation::findChannels(Delta &delta) {
+  using Part = ChannelReader::Part;
+  ChannelReader &reader = channels[delta.choice];
+  int64_t &pending = undecided[delta.choice];
+  if (reader.part() == Part::reasoning)
+    usage.reasoning += delta.generated;
+  else if (reader.part() == Part::header)
+    pending += delta.generated;
+  ChannelPieces pieces = reader.push(delta.text);
+  if (reader.part() == Part::reasoning)
+    usage.reasoning += std::exchange(pending, 0);
+  else if (reader.part() == Part::other)
+    pending = 0;
+  if (delta.end) {
+    ChannelPieces rest = reader.finish();
+    pieces.reasoning += rest.reasoning;
+    pieces.content += rest.content;
+    std::ranges::move(rest.calls, std::back_inserter(pieces.calls));
+  }
+  nameCalls(pieces.calls);
+  delta.text = std::move(pieces.content);
+  delta.reasoning = std::move(pieces.reasoning);
   delta.calls = std::move(pieces.calls);
   delta.hasCalls = reader.calls() > 0;
 }

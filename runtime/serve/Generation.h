@@ -19,9 +19,10 @@ public:
         id(head.id), model(head.model),
         answer(makeAnswer(this->request, std::move(head), service.tokenizer)),
         reply(std::move(reply)), choices(choices) {
-    for (std::size_t i = 0; this->request.mayCall() && i < choices; ++i)
-      readers.push_back(makeCallReader(*service.chat.toolFormat(),
-                                       this->request.tools,
+    const ToolFormat *format = service.chat.toolFormat();
+    for (std::size_t i = 0; format && this->request.mayCall() && i < choices;
+         ++i)
+      readers.push_back(makeCallReader(*format, this->request.tools,
                                        this->request.usesFunctions));
     // The answer has copies of what it needs.
     this->request.tools = {};
@@ -40,6 +41,11 @@ public:
                      std::span<const EngineRequest> requests);
   /// The trace that the client's header names; before start().
   void joinTrace(std::string_view header) { trace = parseTraceParent(header); }
+  /// The choices are messages in channels; before start().
+  void readChannels(std::vector<ChannelReader> given) {
+    undecided.resize(given.size());
+    channels = std::move(given);
+  }
   void take(Delta delta);
   void cancel() override;
   void follow(std::shared_ptr<HttpReply> to, int64_t after,
@@ -53,6 +59,7 @@ private:
   void count(std::size_t choice, const EngineResult &result);
   void findReasoning(Delta &delta);
   void findCalls(Delta &delta);
+  void findChannels(Delta &delta);
   void finish();
   void fail(const EngineResult &result);
   void cancelAll();
@@ -72,6 +79,7 @@ private:
   std::vector<WholeChoice> choices;
   /// Of choices that may call tools.
   std::vector<std::unique_ptr<CallReader>> readers;
+  std::vector<ChannelReader> channels; ///< of each choice, or none
   /// Tokens of each that may be reasoning, until that is known.
   std::vector<int64_t> undecided;
   std::vector<ReasoningReader> reasoning; ///< of choices that may begin so

@@ -1,6 +1,7 @@
 #include "runtime/serve/ModelChat.h"
 #include "runtime/data/tokenizer/Unicode.h"
 #include "runtime/infer/chat/ChatTemplate.h"
+#include "runtime/serve/Channels.h"
 
 #include <algorithm>
 #include <functional>
@@ -38,13 +39,19 @@ bool hasEscapedMark(std::string_view text) {
 class ModelChat final : public ChatRenderer {
 public:
   ModelChat(chat::ChatTemplate source, const tokenizer::Tokenizer &tokenizer)
-      : source(std::move(source)), tokenizer(tokenizer), encoder(tokenizer) {}
+      : source(std::move(source)), tokenizer(tokenizer), encoder(tokenizer),
+        isHarmony(serve::hasChannels(this->source.source())) {}
 
   const ToolFormat *toolFormat() const override {
-    return toolFormatOf(source.source());
+    return isHarmony ? nullptr : toolFormatOf(source.source());
   }
   const ReasoningTags *reasoningTags() const override {
-    return reasoningTagsOf(source.source());
+    return isHarmony ? nullptr : reasoningTagsOf(source.source());
+  }
+  bool hasChannels() const override { return isHarmony; }
+  bool hasTools() const override {
+    return toolFormat() || (isHarmony && source.source().find("tools") !=
+                                             std::string_view::npos);
   }
 
   StatusOr<std::vector<PromptPart>>
@@ -55,6 +62,12 @@ public:
         return Status::error("a message has the noncharacter U+FDD0 or U+FDD1; "
                              "remove it");
     TESSERA_RETURN_IF_ERROR(checkTools(messages, tools));
+    auto hasSeveral = [](const ChatMessage &each) {
+      return each.calls.size() > 1;
+    };
+    if (isHarmony && std::ranges::any_of(messages, hasSeveral))
+      return Status::error("this model's template shows one call of a message; "
+                           "give each call a message of its own");
     Rendered request{messages, tools, settings};
     auto text = renderWith(request, [&](const std::string &content) {
       return isSuspect(content) ? fmt::format("{}{}{}", kBegin, content, kEnd)
@@ -83,8 +96,13 @@ public:
                                "token; change it");
   }
 
-  // Models' end tokens are given as tokens.
-  std::vector<std::string> stops() const override { return {}; }
+  // Models' end tokens are given as tokens; that of a call may be missing.
+  std::vector<std::string> stops() const override {
+    std::vector<std::string> list;
+    if (isHarmony)
+      list.assign(channelStops().begin(), channelStops().end());
+    return list;
+  }
 
 private:
   /// Input of the template.
@@ -139,6 +157,22 @@ private:
     return list;
   }
 
+  // The template of gpt-oss searches content, and refuses content next to
+  // thinking in a message with a call.
+  static void
+  addThinking(const ChatMessage &message,
+              const std::function<std::string(const std::string &)> &content,
+              nlohmann::ordered_json &to) {
+    std::string thinking = message.reasoning;
+    if (!message.calls.empty() && !thinking.empty() &&
+        !message.content.empty()) {
+      thinking += "\n" + message.content;
+      to["content"] = "";
+    }
+    if (!thinking.empty())
+      to["thinking"] = content(thinking);
+  }
+
   StatusOr<std::string> renderWith(
       const Rendered &request,
       const std::function<std::string(const std::string &)> &content) const {
@@ -156,7 +190,9 @@ private:
         return Status::error("a message is not UTF-8");
       list.push_back(
           {{"role", message.role}, {"content", content(message.content)}});
-      if (!message.hasContent)
+      if (isHarmony && message.role == "assistant")
+        addThinking(message, content, list.back());
+      else if (!message.hasContent)
         list.back()["content"] = nullptr;
       if (!message.reasoning.empty())
         list.back()["reasoning_content"] = content(message.reasoning);
@@ -222,6 +258,7 @@ private:
   const tokenizer::Tokenizer &tokenizer;
   mutable std::mutex mutex; ///< guards the encoder, which has working memory
   mutable tokenizer::Encoder encoder;
+  const bool isHarmony;
 };
 
 /// For a model that was not trained on chats.

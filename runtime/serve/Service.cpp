@@ -184,7 +184,7 @@ std::optional<ApiError> Service::checkTools(const ApiRequest &request) const {
   bool hasCalls = std::ranges::any_of(request.messages, [](const auto &each) {
     return !each.calls.empty() || !each.callId.empty();
   });
-  if ((!request.mayCall() && !hasCalls) || chat.toolFormat())
+  if ((!request.mayCall() && !hasCalls) || chat.hasTools())
     return std::nullopt;
   return ApiError{400,
                   "the model's chat template has no tools, or writes their "
@@ -196,6 +196,8 @@ std::optional<ApiError> Service::checkTools(const ApiRequest &request) const {
 std::optional<ApiError> Service::prepareTools(ApiRequest &request) const {
   if (auto error = checkTools(request))
     return error;
+  if (chat.hasChannels())
+    return openChannel(request);
   if (!needsToolForm(request))
     return std::nullopt;
   auto form = makeToolForm(request, *chat.toolFormat(), callTags().empty());
@@ -272,6 +274,9 @@ std::optional<ApiError> Service::generate(ApiRequest request,
   if (request.form)
     for (EngineRequest &each : requests)
       each.guide = forms.guide(*request.form, stopTokens);
+  std::vector<ChannelReader> channels = channelsOf(request, requests);
+  if (!channels.empty())
+    shown = specialTokens(channelTags());
   const auto slot = adapter ? adapter->slot : nullptr;
   if (adapter)
     ++adapter->requests;
@@ -280,6 +285,8 @@ std::optional<ApiError> Service::generate(ApiRequest request,
                                    std::move(head), reply, requests.size());
   if (reasoning)
     generation->readReasoning(*reasoning, requests);
+  if (!channels.empty())
+    generation->readChannels(std::move(channels));
   generation->joinTrace(http.traceParent);
   for (std::size_t i = 0; i < requests.size(); ++i) {
     requests[i].stopTokens = stopTokens;

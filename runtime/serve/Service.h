@@ -3,6 +3,7 @@
 #pragma once
 #include "runtime/data/tokenizer/Tokenizer.h"
 #include "runtime/infer/engine/Engine.h"
+#include "runtime/serve/Channels.h"
 #include "runtime/serve/Chat.h"
 #include "runtime/serve/Choice.h"
 #include "runtime/serve/CommonService.h"
@@ -64,6 +65,13 @@ private:
   void loadAdapter(const std::string &name, const std::string &path,
                    const Reply &reply);
   std::string engineMetrics() const override;
+  /// With channels: the prompt begins the message that the output must be, and
+  /// sets the structured output of a call.
+  std::optional<ApiError> openChannel(ApiRequest &request) const;
+  /// The readers of the outputs; none without channels.
+  std::vector<ChannelReader>
+  channelsOf(const ApiRequest &request,
+             std::span<const EngineRequest> requests) const;
   /// Sets the variables with which templates turn reasoning on or off.
   std::optional<ApiError> setThinking(ApiRequest &request) const;
   /// Checks that the model's template supports the request's tools.

@@ -5,6 +5,7 @@
 #include "runtime/serve/Service.h"
 
 #include <algorithm>
+#include <iterator>
 #include <random>
 
 #include <fmt/format.h>
@@ -104,7 +105,8 @@ StatusOr<std::vector<int32_t>> Service::chatPrompt(const ApiRequest &request) {
   for (std::size_t i = first + 1; i < messages.size(); ++i)
     if (messages[i].role == "user")
       starts.push_back(i);
-  const int64_t most = engine.shape().context - request.maxTokens.value_or(1);
+  const int64_t most = engine.shape().context - request.maxTokens.value_or(1) -
+                       int64_t(encoder.encode(request.opening).size());
   auto isTooLong = [&] { return int64_t(tokens->size()) > most; };
   // Binary search of the fewest dropped messages in [low, high). Messages that
   // alone exceed the context are not rendered: a chat may be far longer than
@@ -142,7 +144,7 @@ StatusOr<std::vector<int32_t>> Service::chatPrompt(const ApiRequest &request) {
 std::optional<ApiError> Service::setThinking(ApiRequest &request) const {
   if (!request.thinks)
     return std::nullopt;
-  if (!chat.reasoningTags()) {
+  if (!chat.reasoningTags() && !chat.hasChannels()) {
     if (!*request.thinks)
       return std::nullopt;
     return ApiError{400,
@@ -177,6 +179,8 @@ std::optional<ApiError> Service::makePrompts(const ApiRequest &request,
     return ApiError{400, tokens.message(), std::string(inputField(request)),
                     "invalid_value"};
   to.push_back({tokens.take(), {}});
+  std::ranges::copy(encoder.encode(request.opening),
+                    std::back_inserter(to.back().tokens));
   return std::nullopt;
 }
 

@@ -85,6 +85,20 @@ bool needsToolForm(const ApiRequest &request) {
 }
 
 StatusOr<std::shared_ptr<const AnswerForm>>
+makeArgumentsForm(const Tool &tool) {
+  const grammar::SchemaFrame frame = {
+      fmt::format("the parameters of {}: ", tool.name), "",
+      &argumentsOf(tool, ToolUse::required), ""};
+  auto grammar = grammar::grammarOfFrames({&frame, 1}, {});
+  if (!grammar.ok())
+    return grammar.status();
+  auto form = std::make_shared<AnswerForm>();
+  form->key = "arguments " + tool.json;
+  form->grammar = std::make_shared<const grammar::Grammar>(grammar.take());
+  return std::shared_ptr<const AnswerForm>(form);
+}
+
+StatusOr<std::shared_ptr<const AnswerForm>>
 makeToolForm(const ApiRequest &request, const ToolFormat &format, bool hasTag) {
   bool isFree = request.toolUse == ToolUse::automatic;
   if (format.tagged)
