@@ -89,6 +89,10 @@ static StatusOr<MeshQuestion> questionOf(const CompileRequest &request,
   StatusOr<models::LoadedConfig> config = models::loadHfConfig(request.spec);
   if (!config.ok())
     return config.status();
+  if (config->spec.stateSpace)
+    return Status::error("--mesh auto does not know the costs of recurrent "
+                         "layers; name the axes, such as --mesh data={}",
+                         request.world);
   question.model = shapeOf(config->spec);
   StatusOr<models::Recipe> recipe =
       models::loadRecipe(request.recipe, request.set);

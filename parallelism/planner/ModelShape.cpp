@@ -153,6 +153,10 @@ Status checkPlanned(const models::ModelSpec &spec, ConfigFields &fields) {
     fields.fail("model_type",
                 "the planner knows models whose layers are all sparse after "
                 "the first, dense ones");
+  if (spec.stateSpace)
+    fields.fail("model_type", "the planner does not know the costs of "
+                              "recurrent layers; compile with the axes named, "
+                              "such as --mesh data=4");
   checkSizes(spec, fields);
   return fields.status();
 }
