@@ -169,14 +169,17 @@ void readGraniteHybrid(ConfigFields &fields, ModelSpec &spec) {
       "mamba_proj_bias", "mamba_conv_bias", 1};
   StateSpaceSpec mixer = readMixer(fields, keys, spec);
   mixer.recurrent = readLayers(fields, spec.layers);
-  // Other models have experts, too.
-  if (const Json *experts = fields.find("num_local_experts");
-      !experts || *experts != Json(0))
-    fields.fail("num_local_experts",
-                "must be 0: experts in addition to a shared MLP are not "
-                "supported");
-  spec.intermediate = fields.size("shared_intermediate_size", maxIntermediate);
-  spec.fusedGateUp = true;
+  const Json *experts = fields.find("num_local_experts");
+  if (experts && *experts == Json(0)) {
+    spec.intermediate =
+        fields.size("shared_intermediate_size", maxIntermediate);
+    spec.fusedGateUp = true;
+    constexpr std::string_view unused[] = {
+        "num_experts_per_tok", "output_router_logits", "router_aux_loss_coef"};
+    fields.ignore(unused);
+  } else {
+    readMoe(fields, spec);
+  }
   const std::string positions = fields.text("position_embedding_type", "nope");
   if (positions == "nope")
     spec.unrotated.assign(size_t(spec.layers), true);
@@ -185,8 +188,7 @@ void readGraniteHybrid(ConfigFields &fields, ModelSpec &spec) {
         "position_embedding_type",
         fmt::format("{} is not supported; use rope or nope", quote(positions)));
   constexpr std::string_view unused[] = {
-      "mamba_chunk_size",     "num_experts_per_tok",    "output_router_logits",
-      "router_aux_loss_coef", "normalization_function", "init_method"};
+      "mamba_chunk_size", "normalization_function", "init_method"};
   fields.ignore(unused);
   if (fields.ok())
     spec.stateSpace = std::move(mixer);

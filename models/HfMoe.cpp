@@ -1,6 +1,6 @@
 // Mixtures of experts. Sources: the configuration and modeling files of
-// Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE, DeepSeek-V2 and V3, Dots1 and gpt-oss
-// in transformers.
+// Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE, DeepSeek-V2 and V3, Dots1, gpt-oss and
+// GraniteMoeHybrid in transformers.
 #include <algorithm>
 
 #include "models/HfReaders.h"
@@ -53,6 +53,18 @@ void readGptOssExperts(ConfigFields &fields, const ModelSpec &spec,
   moe.swigluLimit = fields.number("swiglu_limit", 1e-3, 1e6, 7.0);
   fields.requireNeutral("swiglu_alpha", 1.702,
                         "experts multiply by sigmoid(1.702 x)");
+  moe.sparse.assign(static_cast<size_t>(spec.layers), true);
+}
+
+/// Granite's, in addition to a shared one in every layer.
+void readGraniteExperts(ConfigFields &fields, const ModelSpec &spec,
+                        MoeSpec &moe) {
+  moe.experts = fields.size({"num_local_experts", "num_experts"}, maxExperts);
+  moe.intermediate = spec.intermediate;
+  moe.sharedIntermediate =
+      fields.size("shared_intermediate_size", maxIntermediate);
+  moe.normalize = true; // the softmax of the chosen logits
+  moe.fusedGateUp = true;
   moe.sparse.assign(static_cast<size_t>(spec.layers), true);
 }
 
@@ -190,6 +202,9 @@ void readMoe(ConfigFields &fields, ModelSpec &spec) {
     break;
   case Family::GptOss:
     readGptOssExperts(fields, spec, moe);
+    break;
+  case Family::GraniteHybrid:
+    readGraniteExperts(fields, spec, moe);
     break;
   default:
     readQwen(fields, spec, moe);

@@ -17,6 +17,13 @@ ExpertNames expertNames(const ModelSpec &spec) {
             "w2"};
   if (spec.family == Family::GptOss)
     return {"mlp.router", "mlp.experts", "", "", "gate_up_proj", "down_proj"};
+  if (spec.family == Family::GraniteHybrid)
+    return {"block_sparse_moe.router.layer",
+            "block_sparse_moe",
+            "shared_mlp",
+            "",
+            "input_linear",
+            "output_linear"};
   return {"mlp.gate",
           "mlp.experts.*",
           spec.family == Family::Qwen2Moe ? "mlp.shared_expert"

@@ -152,16 +152,19 @@ void addExperts(List &list, const ModelSpec &spec) {
     addFusedStack(list, moe, names, names.down, width, hidden);
     return;
   }
-  addStack(list, moe, names.experts, names.gate, hidden, width);
-  addStack(list, moe, names.experts, names.up, hidden, width);
+  if (!moe.fusedGateUp)
+    addStack(list, moe, names.experts, names.gate, hidden, width);
+  addStack(list, moe, names.experts, names.up, hidden,
+           moe.fusedGateUp ? 2 * width : width);
   addStack(list, moe, names.experts, names.down, width, hidden);
   if (!shared)
     return;
   auto linear = [&](std::string_view matrix, int64_t in, int64_t out) {
     list.linear(fmt::format("{}.{}", names.shared, matrix), in, out, false);
   };
-  linear(names.gate, hidden, shared);
-  linear(names.up, hidden, shared);
+  if (!moe.fusedGateUp)
+    linear(names.gate, hidden, shared);
+  linear(names.up, hidden, moe.fusedGateUp ? 2 * shared : shared);
   linear(names.down, shared, hidden);
   if (moe.sharedGate)
     list.linear(fmt::format("{}_gate", names.shared), hidden, 1, false);

@@ -163,6 +163,9 @@ struct MoeSpec {
   /// down is [experts, in, out], and all have biases; otherwise each matrix is
   /// a stack [experts, out, in] without.
   bool fused = false;
+  /// Gate and up are one stack [experts, 2 out, in] without biases, and one
+  /// matrix in the shared expert: gate, up.
+  bool fusedGateUp = false;
   /// With l: down(act(min(gate, l)) * (1 + clip(up, -l, l))).
   std::optional<double> swigluLimit;
   /// Experts are chosen from the `chosenGroups` best of `groups` groups of

@@ -120,8 +120,14 @@ static Value chosenExperts(const Scope &scope, Value x,
     out = expertLinearWithBias(scope, e, clippedGate(scope, e, both),
                                names.down, theirs);
   } else {
-    Value gate = expertLinear(scope, e, sent, names.gate, theirs);
-    Value up = expertLinear(scope, e, sent, names.up, theirs);
+    Value up = expertLinear(scope, e, sent, names.up, theirs), gate;
+    if (moe.fusedGateUp) {
+      const int64_t count = shapeOf(up)[0], width = moe.intermediate;
+      gate = e.slice(up, {0, 0}, {count, width});
+      up = e.slice(up, {0, width}, {count, width});
+    } else {
+      gate = expertLinear(scope, e, sent, names.gate, theirs);
+    }
     Value inner = e.mul(activation(e, gate, scope.spec.activation), up);
     out = expertLinear(scope, e, inner, names.down, theirs);
   }
@@ -130,11 +136,16 @@ static Value chosenExperts(const Scope &scope, Value x,
 
 /// The output of the shared expert for x [batch, tokens, hidden].
 static Value sharedExpert(const Scope &scope, Value x) {
-  std::string name(expertNames(scope.spec).shared);
-  Value y =
-      mlp(scope, x,
-          {name + ".gate_proj", name + ".up_proj", "", name + ".down_proj"},
-          /*bias=*/false);
+  const ExpertNames names = expertNames(scope.spec);
+  std::string name(names.shared);
+  auto matrix = [&](std::string_view part) {
+    return name + "." + std::string(part);
+  };
+  MlpNames matrices{matrix(names.gate), matrix(names.up), "",
+                    matrix(names.down)};
+  if (scope.spec.moe->fusedGateUp)
+    matrices = {"", "", matrix(names.up), matrix(names.down)};
+  Value y = mlp(scope, x, matrices, /*bias=*/false);
   if (!scope.spec.moe->sharedGate)
     return y;
   Emitter e = scope.at(name + "_gate");

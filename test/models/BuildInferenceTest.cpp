@@ -229,6 +229,8 @@ TEST_F(BuildInference, LatentVectorsAreCached) {
 TEST_F(BuildInference, RecurrentLayersKeepStates) {
   expectReference(mustRead("mamba2"));
   expectReference(mustRead("mamba2", {{"conv_kernel", 3}, {"use_bias", true}}));
+  expectReference(mustRead("granitemoehybrid", {{"num_local_experts", 5},
+                                                {"num_experts_per_tok", 2}}));
   expectReference(mustRead("granitemoehybrid"));
   std::vector<int64_t> ranks;
   for (const Tensor &each : caches)

@@ -140,10 +140,8 @@ TEST(HfConfigErrors, Mixers) {
        "key 'state_size': the convolution of 10485760 channels is wider than "
        "4194304"},
       {"granitemoehybrid",
-       {{"num_local_experts", 4}},
-       "key 'num_local_experts': must be 0: experts in addition to a shared "
-       "MLP "
-       "are not supported"},
+       {{"num_local_experts", 4}, {"num_experts_per_tok", 5}},
+       "key 'num_experts_per_tok': 5 of 4 experts"},
       {"granitemoehybrid",
        {{"layer_types", {"mamba", "attention"}}},
        "key 'layer_types': has 2 entries for 4 layers"},

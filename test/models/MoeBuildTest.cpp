@@ -41,6 +41,13 @@ TEST_F(MoeBuild, Dots1ChoosesAmongGroupsByBiasedScores) {
                                      {"attention_bias", true}}));
 }
 
+TEST_F(MoeBuild, GraniteHasASharedExpertInEveryLayer) {
+  ModelSpec spec = mustRead("granitemoehybrid", {{"num_local_experts", 5},
+                                                 {"num_experts_per_tok", 2}});
+  EXPECT_EQ(spec.moe->sparseLayers(), 4);
+  expectReference(spec);
+}
+
 TEST_F(MoeBuild, DeepseekAttendsToLatentVectors) {
   const json yarn = {{"rope_type", "yarn"},
                      {"factor", 8.0},

@@ -477,6 +477,11 @@ private:
       inner[i] = activate(inner[i]) * other[i];
     return rowsTimes(down, inner);
   }
+  /// Gate and up are the halves of one matrix.
+  Row halvesGated(const Row &both, const Row &down, const Row &x) const {
+    const int64_t half = int64_t(both.size()) / 2;
+    return gated(part(both, 0, half), part(both, half, half), down, x);
+  }
   /// Scores outside of the best groups are −infinity.
   void limitToGroups(Row &wanted) const {
     const MoeSpec &moe = *spec.moe;
@@ -579,17 +584,23 @@ private:
       };
       Row z = spec.moe->fused ? fusedExpert(prefix + std::string(names.experts),
                                             choice.experts[j], x)
-                              : gated(matrix(names.gate), matrix(names.up),
-                                      matrix(names.down), x);
+              : spec.moe->fusedGateUp
+                  ? halvesGated(matrix(names.up), matrix(names.down), x)
+                  : gated(matrix(names.gate), matrix(names.up),
+                          matrix(names.down), x);
       for (size_t i = 0; i < y.size(); ++i)
         y[i] += choice.weights[j] * z[i];
     }
     if (!spec.moe->sharedIntermediate)
       return y;
     std::string shared = prefix + std::string(names.shared);
-    Row z = gated(weight(shared + ".gate_proj.weight"),
-                  weight(shared + ".up_proj.weight"),
-                  weight(shared + ".down_proj.weight"), x);
+    auto ofShared = [&](std::string_view name) {
+      return weight(part(shared, name) + ".weight");
+    };
+    Row z = spec.moe->fusedGateUp
+                ? halvesGated(ofShared(names.up), ofShared(names.down), x)
+                : gated(ofShared(names.gate), ofShared(names.up),
+                        ofShared(names.down), x);
     double share = 1;
     if (spec.moe->sharedGate)
       share =

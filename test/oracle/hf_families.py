@@ -276,6 +276,8 @@ FAMILIES = {
         attention_multiplier=0.17, logits_scaling=1.3,
         tie_word_embeddings=True),
 }
+FAMILIES["granite_hybrid_moe"] = dict(
+    FAMILIES["granite_hybrid"], num_local_experts=5, num_experts_per_tok=2)
 # Tokens in a sequence. Mistral's is more than two tiles of 64 long, so that its
 # window hides whole tiles from some queries of a tile but not from others.
 SEQUENCE = {"gpt2": 67, "llama": 61, "mistral": 139, "qwen2": 53,
@@ -285,4 +287,5 @@ SEQUENCE = {"gpt2": 67, "llama": 61, "mistral": 139, "qwen2": 53,
             "glm4": 53, "cohere": 55, "cohere2": 77, "starcoder2": 139,
             "stablelm": 59, "ernie4_5": 49, "seed_oss": 51, "hunyuan": 61,
             "gpt_neox": 67, "gpt_oss": 71, "deepseek_v3": 61,
-            "deepseek_v2": 75, "mamba2": 83, "granite_hybrid": 75}
+            "deepseek_v2": 75, "mamba2": 83, "granite_hybrid": 75,
+            "granite_hybrid_moe": 67}

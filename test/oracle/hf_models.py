@@ -27,7 +27,8 @@ IS_PINNED = int(transformers.__version__.split(".")[0]) < 5
 NEWER = ("qwen3", "gemma2", "gemma3", "phi3", "smollm3", "granite", "olmo2",
          "olmo3", "olmoe", "glm", "glm4", "cohere2", "ernie4_5", "seed_oss",
          "hunyuan", "gpt_oss", "deepseek_v3", "deepseek_v2", "mamba2",
-         "granite_hybrid") if IS_PINNED else ()
+         "granite_hybrid",
+         "granite_hybrid_moe") if IS_PINNED else ()
 ROWS = 2   # B
 MICRO = 2  # A
 
@@ -155,12 +156,25 @@ def as_mixtral(name):
     return re.sub(r"\.mlp\.(experts|gate)\.", r".block_sparse_moe.\1.", name)
 
 
+# Granite's, likewise.
+GRANITE = {"experts.gate_up_proj": "input_linear.weight",
+           "experts.down_proj": "output_linear.weight",
+           "router.weight": "router.layer.weight"}
+
+
+def as_granite(name):
+    stem, _, part = name.partition(".block_sparse_moe.")
+    return f"{stem}.block_sparse_moe.{GRANITE.get(part, part)}" if part else name
+
+
 def in_files(tensors, model):
     """The tensors of a model by the names that checkpoints have, which are not
     those of all its parameters: newer versions keep a layer's experts in one
     tensor, and name GPT-NeoX's head as other families'."""
     if getattr(getattr(model, "config", None), "model_type", "") == "gpt_oss":
         return dict(tensors)
+    if getattr(getattr(model, "config", None), "model_type", "") == "granitemoehybrid":
+        return {as_granite(name): value for name, value in tensors.items()}
     single = {}
     for name, value in tensors.items():
         stem, _, matrix = name.rpartition(".")

@@ -124,6 +124,42 @@ class SharedMlp(nn.Module):
         return self.output_linear(nn.functional.silu(gate) * up)
 
 
+class Stack(nn.Module):
+    """A matrix [out, in] of each expert."""
+
+    def __init__(self, experts, inputs, outputs):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(experts, outputs, inputs))
+
+    def forward(self, x, expert):
+        return x @ self.weight[expert].T
+
+
+class Experts(nn.Module):
+    """Every expert of every token, most of which weigh nothing."""
+
+    def __init__(self, config):
+        super().__init__()
+        hidden, width = config.hidden_size, config.intermediate_size
+        count = config.num_local_experts
+        self.router = nn.Module()
+        self.router.layer = nn.Linear(hidden, count, bias=False)
+        self.input_linear = Stack(count, hidden, 2 * width)
+        self.output_linear = Stack(count, width, hidden)
+        self.chosen = config.num_experts_per_tok
+
+    def expert(self, x, number):
+        gate, up = self.input_linear(x, number).chunk(2, -1)
+        return self.output_linear(nn.functional.silu(gate) * up, number)
+
+    def forward(self, x):
+        logits = self.router.layer(x).float()
+        best, chosen = logits.topk(self.chosen, -1)
+        weights = torch.zeros_like(logits).scatter(-1, chosen, best.softmax(-1))
+        return sum(self.expert(x, i) * weights[..., i, None].to(x.dtype)
+                   for i in range(logits.shape[-1]))
+
+
 class HybridLayer(nn.Module):
     def __init__(self, config, layer):
         super().__init__()
@@ -135,6 +171,8 @@ class HybridLayer(nn.Module):
         else:
             self.self_attn = Attention(config, layer)
         self.shared_mlp = SharedMlp(config)
+        if config.num_local_experts:
+            self.block_sparse_moe = Experts(config)
         self.input_layernorm = Norm(config.hidden_size, config)
         self.post_attention_layernorm = Norm(config.hidden_size, config)
         self.scale = config.residual_multiplier
@@ -142,7 +180,11 @@ class HybridLayer(nn.Module):
     def forward(self, x):
         mixer = self.mamba if hasattr(self, "mamba") else self.self_attn
         x = x + mixer(self.input_layernorm(x)) * self.scale
-        return x + self.shared_mlp(self.post_attention_layernorm(x)) * self.scale
+        read = self.post_attention_layernorm(x)
+        y = self.shared_mlp(read)
+        if hasattr(self, "block_sparse_moe"):
+            y = self.block_sparse_moe(read) + y
+        return x + y * self.scale
 
 
 def written_out(fields):

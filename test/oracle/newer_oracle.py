@@ -24,7 +24,8 @@ from hf_families import FAMILIES
 FAMILIES_WRITTEN = ("qwen3", "gemma2", "gemma3", "phi3", "smollm3", "granite",
                     "olmo2", "olmo3", "olmoe", "glm", "glm4", "cohere2",
                     "ernie4_5", "seed_oss", "hunyuan", "gpt_oss",
-                    "deepseek_v3", "deepseek_v2", "mamba2", "granite_hybrid")
+                    "deepseek_v3", "deepseek_v2", "mamba2", "granite_hybrid",
+                    "granite_hybrid_moe")
 MOST = 1e-13  # of the largest logit
 
 
