@@ -34,6 +34,28 @@ def Graph_DiscountedSumOp : Graph_Op<"discounted_sum", [Graph_DecomposableOp, Gr
   let hasVerifier = 1;
 }
 
+def Graph_SegmentSumOp : Graph_Op<"segment_sum", [Graph_DecomposableOp, Graph_DifferentiableOp,
+    Graph_CostedDefault, Graph_ShardableOp]> {
+  let summary = "sums of all ranges of a row: exponents of decay from each element to each later one";
+  let description = [{
+    With `input` [..., n], `result` [..., n, n] of the same element type is
+
+      result[l, s] = input[s + 1] + … + input[l]  if s <= l, else 0
+
+    Terms are not positive, and one below -128, whose exponential is 0 in f32, counts as -128. Sums
+    are differences of prefix sums, whose coarse part is exact. The gradient adds up ranges instead:
+    differences of sums would cancel. Part of `state_space_scan`, removed by `decompose-composites`.
+
+    ```mlir
+    %e = graph.segment_sum %a : tensor<4x64xf32> -> tensor<4x64x64xf32>
+    ```
+  }];
+  let arguments = (ins Graph_FloatTensor:$input);
+  let results = (outs Graph_FloatTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+}
+
 def Graph_StateSpaceScanOp : Graph_Op<"state_space_scan", [AttrSizedOperandSegments,
     Graph_DecomposableOp, Graph_DifferentiableOp,
     DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_ShardableOp,
@@ -59,8 +81,8 @@ def Graph_StateSpaceScanOp : Graph_Op<"state_space_scan", [AttrSizedOperandSegme
 
     The decomposition computes chunks of `chunk` tokens (section 6 of the paper): products within a
     chunk, the states at the ends of chunks, and what states become from chunk to chunk. Results do
-    not depend on `chunk` but by rounding; one token is one step. Exponents are differences of sums,
-    whose coarse part is exact, and never quotients of exponentials. The gradient computes chunks
+    not depend on `chunk` but by rounding; one token is one step. Exponents are sums
+    (`segment_sum`), and decays never quotients of exponentials. The gradient computes chunks
     again, so that nothing but operands is saved. Created by model builders, removed by
     `decompose-composites`.
 

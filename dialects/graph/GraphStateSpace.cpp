@@ -1,5 +1,5 @@
-// state_space_scan: what is verified, what it means in primitives, its
-// gradient, cost and sharding rule.
+// segment_sum and state_space_scan: what is verified, what they mean in
+// primitives, gradients, costs and sharding rules.
 #include "dialects/graph/GraphComposite.h"
 #include "dialects/graph/GraphScanOps.h"
 #include "dialects/graph/GraphVerify.h"
@@ -9,6 +9,88 @@
 using namespace mlir;
 using namespace tessera::graph;
 using namespace tessera::graph::detail;
+
+//===--- segment_sum ----------------------------------------------------===//
+
+LogicalResult SegmentSumOp::verify() {
+  RankedTensorType input = tensorType(getInput()),
+                   result = tensorType(getResult());
+  if (input.getRank() == 0)
+    return emitOpError("expects an input of rank 1 or more");
+  const int64_t n = input.getShape().back();
+  if (n < 1 || n > 256)
+    return emitOpError("expects rows of 1 to 256 elements, got ") << n;
+  SmallVector<int64_t> shape(input.getShape());
+  shape.push_back(n);
+  return failed(expectShape(*this, "a result", result, shape))
+             ? failure()
+             : expectSameElement(*this, "input", input, "result", result);
+}
+
+static Value compareIndices(Emitter &e, int64_t n, ComparePredicate predicate) {
+  auto type = RankedTensorType::get({n, n}, e.builder().getI32Type());
+  return e.compare(e.iota(type, 1), predicate, e.iota(type, 0));
+}
+
+// x [rows, n, n] where the column's index compares so to the row's, else 0.
+static Value whereColumns(Emitter &e, Value x, ComparePredicate predicate) {
+  ArrayRef<int64_t> shape = shapeOf(x);
+  Value holds = compareIndices(e, shape[2], predicate);
+  return e.select(e.broadcast(holds, {1, 2}, shape), x, e.zeros(tensorType(x)));
+}
+
+// A sum is kept as a multiple of a unit and the rest. With terms of at most 128
+// and at most 256 of them, multiples are below 2^24, so that their sums and
+// differences are exact in f32.
+SmallVector<Value> SegmentSumOp::decompose(OpBuilder &builder) {
+  constexpr double kMost = 128, kUnit = 0x1p-9;
+  Emitter e(builder, getLoc());
+  Type type = statisticsType(getInput());
+  const int64_t n = shapeOf(getInput()).back(),
+                rows = tensorType(getInput()).getNumElements() / n;
+  const SmallVector<int64_t> wide{rows, n, n};
+  Value x = e.reshape(e.convert(getInput(), type), {rows, n});
+  x = e.max(x, e.splatLike(-kMost, x));
+  Value units =
+      e.convert(e.convert(e.mul(x, 1 / kUnit), builder.getI32Type()), type);
+  auto ranges = [&](Value terms) {
+    Value prefix = e.sumLast(whereColumns(e, e.broadcast(terms, {0, 2}, wide),
+                                          ComparePredicate::le));
+    return e.sub(e.broadcast(prefix, {0, 1}, wide),
+                 e.broadcast(prefix, {0, 2}, wide));
+  };
+  Value sum =
+      e.add(e.mul(ranges(units), kUnit), ranges(e.sub(x, e.mul(units, kUnit))));
+  sum = whereColumns(e, sum, ComparePredicate::le);
+  return {convertLike(e, e.reshape(sum, shapeOf(getResult())), getResult())};
+}
+
+// Term k is in the sums of s < k <= l.
+SmallVector<Value> SegmentSumOp::buildVjp(OpBuilder &builder,
+                                          ValueRange cotangents) {
+  if (!cotangents[0])
+    return none(*this);
+  Emitter e(builder, getLoc());
+  Type type = statisticsType(getInput());
+  const int64_t n = shapeOf(getInput()).back(),
+                rows = tensorType(getInput()).getNumElements() / n;
+  Value g = e.reshape(e.convert(cotangents[0], type), {rows, n, n});
+  g = whereColumns(e, g, ComparePredicate::lt);
+  Value isLater = e.convert(compareIndices(e, n, ComparePredicate::ge), type);
+  Value later = e.einsum("kl,mls->mks", isLater, g);
+  Value x = e.sumLast(whereColumns(e, later, ComparePredicate::lt));
+  return {convertLike(e, e.reshape(x, shapeOf(getInput())), getInput())};
+}
+
+// Rows are shardable.
+OpRule SegmentSumOp::getShardingRule() {
+  OpRule rule;
+  OpRule::Dims in = rule.loopsOf(getInput()), out = in;
+  rule.loops[in.back()[0]].kind = LoopKind::whole;
+  out.push_back({rule.loopDim(shapeOf(getInput()).back(), LoopKind::whole)});
+  rule.operands = {in}, rule.results = {out};
+  return rule;
+}
 
 //===--- verifier -------------------------------------------------------===//
 
@@ -158,7 +240,7 @@ private:
     Value moved = e.mul(input, e.broadcast(d, {0, 1, 2}, shapeOf(input)));
     moved = inChunks(moved, {groups, shared, width});
     findDocuments();
-    sumExponents(e.mul(d, rates(shapeOf(d))));
+    divideExponents(e.mul(d, rates(shapeOf(d))));
     Value y = within(moved), entering = passed(ends(moved));
     if (count > 1 || initial)
       y = e.add(y, carried(entering));
@@ -202,38 +284,22 @@ private:
     index = e.reshape(iota({batch, count * size}, 1), {batch, count, size});
   }
 
-  /// [b, c, h, l] → of each token the sum up to it.
-  Value prefixSums(Value x) {
+  /// Exponents of decay, [batch, tokens, heads].
+  void divideExponents(Value x) {
+    exponents = e.transpose(inChunks(x, {heads}), {0, 1, 3, 2});
+  }
+
+  /// Of each token the sum of the exponents up to it, or after it: [b, c, h,
+  /// l].
+  Value sums(bool isAfter) {
     const SmallVector<int64_t> wide{batch, count, heads, size, size};
-    Value isBefore = e.compare(iota({size, size}, 1), ComparePredicate::le,
-                               iota({size, size}, 0));
-    Value terms = e.broadcast(x, {0, 1, 2, 4}, wide);
-    return e.sumLast(e.select(e.broadcast(isBefore, {3, 4}, wide), terms,
+    Value counts =
+        e.compare(iota({size, size}, 1),
+                  isAfter ? ComparePredicate::gt : ComparePredicate::le,
+                  iota({size, size}, 0));
+    Value terms = e.broadcast(exponents, {0, 1, 2, 4}, wide);
+    return e.sumLast(e.select(e.broadcast(counts, {3, 4}, wide), terms,
                               e.zeros(tensorType(terms))));
-  }
-
-  // A sum of exponents is kept as a multiple of a unit and the rest. With terms
-  // of at most 128 (exp(-128) is 0 in f32) and at most 256 of them, multiples
-  // are below 2^24, so that their sums and differences are exact in f32.
-  static constexpr double kMost = 128, kUnit = 0x1p-9;
-
-  /// Exponents of decay, [batch, tokens, heads], and their sums.
-  void sumExponents(Value x) {
-    x = e.max(x, e.splatLike(-kMost, x));
-    x = e.transpose(inChunks(x, {heads}), {0, 1, 3, 2}); // [b, c, h, l]
-    Value units = e.convert(e.convert(e.mul(x, 1 / kUnit), i32()), type);
-    coarse = prefixSums(units);
-    fine = prefixSums(e.sub(x, e.mul(units, kUnit)));
-  }
-
-  Value exponent(Value units, Value rest) {
-    return e.add(e.mul(units, kUnit), rest);
-  }
-
-  /// Of each chunk the last token's: [b, c, h, l] → [b, c, h].
-  Value atEnd(Value x) {
-    return e.reshape(e.slice(x, {0, 0, 0, size - 1}, {batch, count, heads, 1}),
-                     {batch, count, heads});
   }
 
   /// exp(x), 0 where the condition, if there is one, does not hold.
@@ -254,10 +320,6 @@ private:
   Value within(Value moved) {
     const SmallVector<int64_t> wide{batch, count, heads, size, size},
         divided{batch, count, groups, shared, size, size};
-    auto between = [&](Value sums) {
-      return e.sub(e.broadcast(sums, {0, 1, 2, 3}, wide),
-                   e.broadcast(sums, {0, 1, 2, 4}, wide));
-    };
     Value seen = e.compare(iota({size, size}, 1), ComparePredicate::le,
                            iota({size, size}, 0));
     seen = e.broadcast(seen, {3, 4}, wide);
@@ -268,7 +330,9 @@ private:
                     e.broadcast(first, {0, 1, 2}, pairs));
       seen = e.binary<AndOp>(seen, e.broadcast(same, {0, 1, 3, 4}, wide));
     }
-    Value decays = decay(exponent(between(coarse), between(fine)), seen);
+    Value ranges = e.builder().create<SegmentSumOp>(
+        e.location(), RankedTensorType::get(wide, type), exponents);
+    Value decays = decay(ranges, seen);
     Value products = e.einsum("bclgn,bcsgn->bcgls", read, write);
     Value weights = e.mul(e.broadcast(products, {0, 1, 2, 4, 5}, divided),
                           e.reshape(decays, divided));
@@ -278,9 +342,6 @@ private:
   /// What each chunk adds to the state at its end: [b, c, h, p, n].
   Value ends(Value moved) {
     const SmallVector<int64_t> shape{batch, count, heads, size};
-    auto toEnd = [&](Value sums) {
-      return e.sub(e.broadcast(atEnd(sums), {0, 1, 2}, shape), sums);
-    };
     Value same;
     if (first) {
       Value ofLast = e.reshape(
@@ -289,7 +350,7 @@ private:
                        e.broadcast(ofLast, {0, 1}, shapeOf(index)));
       same = e.broadcast(same, {0, 1, 3}, shape);
     }
-    Value decays = decay(exponent(toEnd(coarse), toEnd(fine)), same);
+    Value decays = decay(sums(/*isAfter=*/true), same);
     Value left = e.mul(moved, ofHeads(e.transpose(decays, {0, 1, 3, 2})));
     return e.reshape(e.einsum("bcsgrp,bcsgn->bcgrpn", left, write),
                      {batch, count, heads, width, state});
@@ -316,17 +377,17 @@ private:
     Value passes = e.binary<AndOp>(
         e.compare(chunk, ComparePredicate::ge, sourceOf(triples)),
         e.compare(chunk, ComparePredicate::lt, iota(triples, 0)));
-    Value totals = e.transpose(exponent(atEnd(coarse), atEnd(fine)), {0, 2, 1});
+    Value totals = e.transpose(e.sumLast(exponents), {0, 2, 1});
     Value terms = e.broadcast(totals, {0, 1, 4}, wide);
-    Value sums = e.sumLast(e.select(e.broadcast(passes, {2, 3, 4}, wide), terms,
-                                    e.zeros(tensorType(terms))));
+    Value between = e.sumLast(e.select(e.broadcast(passes, {2, 3, 4}, wide),
+                                       terms, e.zeros(tensorType(terms))));
     Value from = sourceOf(pairs);
     Value seen = e.broadcast(
         e.compare(from, ComparePredicate::le, iota(pairs, 0)), {2, 3}, shape);
     if (first)
       seen = e.binary<AndOp>(
           seen, e.broadcast(isOfDocument(pairs), {0, 2, 3}, shape));
-    return e.einsum("bhcz,bzhpn->bchpn", decay(sums, seen), added);
+    return e.einsum("bhcz,bzhpn->bchpn", decay(between, seen), added);
   }
 
   /// Whether the end of source chunk z is of the document in which the chunk
@@ -356,7 +417,7 @@ private:
                        e.broadcast(begin, {0, 1}, shapeOf(first)));
       same = e.broadcast(same, {0, 1, 3}, {batch, count, heads, size});
     }
-    Value decays = decay(exponent(coarse, fine), same);
+    Value decays = decay(sums(/*isAfter=*/false), same);
     return e.mul(y, ofHeads(e.transpose(decays, {0, 1, 3, 2})));
   }
 
@@ -369,7 +430,7 @@ private:
   Value input, initial; ///< the latter may be null
   Value write, read;    ///< [b, c, l, g, n]
   Value first, index;   ///< [b, c, l]; null without documents
-  Value coarse, fine;   ///< sums of exponents, [b, c, h, l]
+  Value exponents;      ///< of decay, [b, c, h, l]
 };
 
 } // namespace

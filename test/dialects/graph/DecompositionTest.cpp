@@ -90,6 +90,32 @@ TEST(GraphDecomposition, DiscountedSumIsAScanFromTheEnd) {
     }
 }
 
+// Exact to the last bit of each sum in f32, where sums of all are large.
+TEST(GraphDecomposition, SegmentSum) {
+  for (int64_t n : {1, 5, 256}) {
+    Tensor x = draw({2, n}, 9, -100, 0), y({2, n, n});
+    x.data[0] = -1000;
+    for (int64_t row = 0; row < 2; ++row)
+      for (int64_t s = 0; s < n; ++s) {
+        double sum = 0;
+        for (int64_t l = s; l < n; ++l) {
+          sum += l > s ? std::max(x.at({row, l}), -128.0) : 0;
+          y.at({row, l, s}) = sum;
+        }
+      }
+    expectClose(evaluate(llvm::formatv("func.func @f(%x: tensor<2x{0}xf64>) -> "
+                                       "tensor<2x{0}x{0}xf64> {{ %y = "
+                                       "graph.segment_sum %x : "
+                                       "tensor<2x{0}xf64> -> "
+                                       "tensor<2x{0}x{0}xf64> return %y : "
+                                       "tensor<2x{0}x{0}xf64> }",
+                                       n),
+                         {x})
+                    .at(0),
+                y);
+  }
+}
+
 // The recurrence, token by token: results, then the last states.
 Tensors scanned(const Tensor &x, const Tensor &step, const Tensor &rate,
                 const Tensor &write, const Tensor &read, const Tensor &skip,
@@ -598,6 +624,10 @@ TEST(GraphDecomposition, VerifiesInEveryFloatType) {
        "func.func @f(%x: tensor<2x200x$T>, %s: tensor<2x200xi32>) -> "
        "tensor<2x200x$T> { %y = graph.discounted_sum %x, %s discount 0.5 : "
        "tensor<2x200x$T>, tensor<2x200xi32> return %y : tensor<2x200x$T> }"},
+      {"segment_sum",
+       "func.func @f(%x: tensor<2x5x$T>) -> tensor<2x5x5x$T> { %y = "
+       "graph.segment_sum %x : tensor<2x5x$T> -> tensor<2x5x5x$T> return %y : "
+       "tensor<2x5x5x$T> }"},
       {"state_space_scan",
        "func.func @f(%x: tensor<2x7x4x3x$T>, %d: tensor<2x7x4x$T>, %a: "
        "tensor<4x$T>, %b: tensor<2x7x2x5x$T>, %f: tensor<2x7xi32>) -> "

@@ -252,6 +252,7 @@ const std::multimap<std::string, Case> &cases() {
        {R"(func.func @f(%x: tensor<6x4x$T>, %w: tensor<7x4x$T>, %t: tensor<6x3xi32>) -> tensor<f32> { %z = graph.linear_cross_entropy %x, %w, %t {cap = 0.75 : f64, ignore = 1 : i64} : tensor<6x4x$T>, tensor<7x4x$T>, tensor<6x3xi32> -> tensor<f32> return %z : tensor<f32> })"}},
       {"linear_cross_entropy",
        {R"(func.func @f(%x: tensor<6x4x$T>, %w: tensor<7x4x$T>, %t: tensor<6xi32>) -> tensor<f32> { %z = graph.linear_cross_entropy %x, %w, %t {cap = 0.75 : f64, ignore = 1 : i64} : tensor<6x4x$T>, tensor<7x4x$T>, tensor<6xi32> -> tensor<f32> return %z : tensor<f32> })"}},
+      {"segment_sum", {view("segment_sum %x", "2x3x5x", "2x3x5x5x")}},
       {"state_space_scan", {stateSpaceScan("", "", "", 7), -1.5, -0.05}},
       {"state_space_scan", {stateSpaceScan("", "", "", 3), -1.5, -0.05}},
       {"state_space_scan",

@@ -150,3 +150,35 @@ func.func @f(%x: tensor<2x6x4x3xf32>, %d: tensor<2x6x4xf32>, %a: tensor<4xf32>, 
   %y, %s = graph.state_space_scan %x step %d rate %a write %b read %c skip %k bias %e from %i chunk 2 : (tensor<2x6x4x3xf32>, tensor<2x6x4xf32>, tensor<4xf32>, tensor<2x6x2x5xf32>, tensor<2x6x2x5xf32>, tensor<4xf32>, tensor<4xf32>, tensor<2x4x5x3xf32>) -> (tensor<2x6x4x3xf32>, tensor<2x4x3x5xf32>)
   return
 }
+
+// -----
+
+func.func @f(%x: tensor<f32>) {
+  // expected-error @+1 {{'graph.segment_sum' op expects an input of rank 1 or more}}
+  %0 = graph.segment_sum %x : tensor<f32> -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x257xf32>) {
+  // expected-error @+1 {{'graph.segment_sum' op expects rows of 1 to 256 elements, got 257}}
+  %0 = graph.segment_sum %x : tensor<2x257xf32> -> tensor<2x257x257xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x5xf32>) {
+  // expected-error @+1 {{'graph.segment_sum' op expects a result of shape [2, 5, 5], got [2, 5, 4]}}
+  %0 = graph.segment_sum %x : tensor<2x5xf32> -> tensor<2x5x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x5xf32>) {
+  // expected-error @+1 {{'graph.segment_sum' op expects one element type}}
+  %0 = graph.segment_sum %x : tensor<2x5xf32> -> tensor<2x5x5xf64>
+  return
+}

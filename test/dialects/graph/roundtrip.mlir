@@ -294,6 +294,13 @@ func.func @discounted_sum(%x: tensor<2x9xf32>, %s: tensor<2x9xi32>) -> tensor<2x
   return %r : tensor<2x9xf32>
 }
 
+// CHECK-LABEL: func.func @segment_sum
+func.func @segment_sum(%x: tensor<2x9xf32>) -> tensor<2x9x9xf32> {
+  // CHECK: graph.segment_sum %{{.*}} : tensor<2x9xf32> -> tensor<2x9x9xf32>
+  %r = graph.segment_sum %x : tensor<2x9xf32> -> tensor<2x9x9xf32>
+  return %r : tensor<2x9x9xf32>
+}
+
 // CHECK-LABEL: func.func @state_space_scan
 func.func @state_space_scan(%x: tensor<2x9x4x8xf32>, %d: tensor<2x9x4xf32>, %a: tensor<4xf32>, %b: tensor<2x9x2x16xf32>, %f: tensor<2x9xi32>, %n: tensor<2xi32>, %s: tensor<2x4x8x16xf32>) -> tensor<2x9x4x8xf32> {
   // CHECK: graph.state_space_scan %{{.*}} step %{{.*}} rate %{{.*}} write %{{.*}} read %{{.*}} skip %{{.*}} bias %{{.*}} first %{{.*}} chunk 4 {most = 1.000000e-01 : f64} :

@@ -593,6 +593,7 @@ std::multimap<std::string, OpCase> routing() {
                  "discounted_sum %a0, %a1 discount 0.5 : T<3x4x5xf64>, "
                  "T<3x4x5xi32>",
                  {"3x4x5xf64"})}},
+      {"segment_sum", view("segment_sum %a0", "4x6x5xf64", "4x6x5x5xf64")},
       {"state_space_scan", stateSpaceScan(2)},
       {"state_space_scan", stateSpaceScan(1)},
       {"paged_attention", paged},
