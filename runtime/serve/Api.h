@@ -143,6 +143,7 @@ struct ApiRequest {
   /// a prompt, and not to messages, whose template does.
   std::optional<bool> isFramed;
   bool returnsStrings = false; ///< of /tokenize: the strings of tokens
+  std::string effort;          ///< of reasoning; empty: the template's own
   std::optional<bool> thinks;  ///< of /v1/messages: reasoning before the answer
 };
 

@@ -34,7 +34,7 @@ constexpr std::string_view kText = R"({"type": "string"})",
                            kNever = R"({"type": "null"})";
 constexpr std::string_view
     kOfOthers = "an extension, as in other servers",
-    kEffort = "variables of the chat template set it (chat_template_kwargs)",
+    kEffort = "a variable of the chat template, if it has it",
     kNoTokens = "0: the prompt is computed, and nothing generated";
 
 constexpr std::string_view kFormSchema = R"({"anyOf": [
@@ -339,13 +339,15 @@ constexpr Field kFields[] = {
      "/v1/chat/completions has logprobs"},
     {"reasoning", kResponses, readReasoning,
      R"({"type": "object", "additionalProperties": {"type": "null"},
-         "properties": {"effort": {"enum": ["none", "minimal", null]},
+         "properties": {"effort": {"enum":
+             ["none", "minimal", "low", "medium", "high", null]},
            "summary": {"enum": ["auto", "concise", "detailed", null]},
            "generate_summary":
              {"enum": ["auto", "concise", "detailed", null]}}})",
      0, 0, kEffort},
-    {"reasoning_effort", kChat, readEffort, R"({"enum": ["none", "minimal"]})",
-     0, 0, kEffort},
+    {"reasoning_effort", kChat, readEffort,
+     R"({"enum": ["none", "minimal", "low", "medium", "high"]})", 0, 0,
+     kEffort},
     {"verbosity", kChat, readVerbosity,
      R"({"enum": ["low", "medium", "high"]})", 0, 0,
      "a hint that no model here was taught"},

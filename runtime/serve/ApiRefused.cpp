@@ -111,33 +111,37 @@ static bool isOneOf(const JsonValue &value,
   return value.get(text) && std::ranges::count(allowed, text) != 0;
 }
 
-static bool isLeastEffort(const JsonValue &value) {
-  return isOneOf(value, {"none", "minimal"});
+/// Whether the template takes it is checked later (Service::setEffort).
+static bool getEffort(const JsonValue &value, ApiRequest &request) {
+  std::string_view text;
+  if (value.get(text))
+    request.effort = text;
+  return isOneOf(value, {"none", "minimal", "low", "medium", "high"});
 }
 
-Problem readEffort(const Field &field, const JsonValue &value, ApiRequest &) {
-  if (isLeastEffort(value))
+Problem readEffort(const Field &field, const JsonValue &value,
+                   ApiRequest &request) {
+  if (getEffort(value, request))
     return std::nullopt;
-  return problem(field.name, "{} must be none or minimal: {}", field.name,
-                 field.about);
+  return problem(field.name, "{} must be none, minimal, low, medium or high",
+                 field.name);
 }
 
 Problem readReasoning(const Field &field, const JsonValue &value,
-                      ApiRequest &) {
+                      ApiRequest &request) {
   bool good = value.isObject();
   for (const JsonValue::Member &member : value.members())
     good = good &&
            (member.value.isNull() ||
-            (member.name == "effort" && isLeastEffort(member.value)) ||
-            // Reasoning settings are accepted only where they change nothing.
+            (member.name == "effort" && getEffort(member.value, request)) ||
+            // It changes nothing.
             ((member.name == "summary" || member.name == "generate_summary") &&
              isOneOf(member.value, {"auto", "concise", "detailed"})));
   if (good)
     return std::nullopt;
   return problem(field.name,
-                 "reasoning may have an effort of none or minimal, and a "
-                 "summary: {}",
-                 field.about);
+                 "reasoning may have an effort of none, minimal, low, medium "
+                 "or high, and a summary");
 }
 
 Problem readVerbosity(const Field &field, const JsonValue &value,

@@ -30,6 +30,8 @@ public:
   virtual Status checkVariables(std::string_view json) const;
   /// How the model writes tool calls; null: not at all.
   virtual const ToolFormat *toolFormat() const { return nullptr; }
+  /// Whether the template may read this variable.
+  virtual bool mayRead(std::string_view /*variable*/) const { return false; }
   /// Whether the model writes messages in channels (Channels.h), for reasoning
   /// and calls alike; toolFormat() and reasoningTags() are then null.
   virtual bool hasChannels() const { return false; }

@@ -48,6 +48,9 @@ public:
   const ReasoningTags *reasoningTags() const override {
     return isHarmony ? nullptr : reasoningTagsOf(source.source());
   }
+  bool mayRead(std::string_view variable) const override {
+    return source.source().find(variable) != std::string_view::npos;
+  }
   bool hasChannels() const override { return isHarmony; }
   bool hasTools() const override {
     return toolFormat() || (isHarmony && source.source().find("tools") !=

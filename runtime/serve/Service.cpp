@@ -230,6 +230,8 @@ std::optional<ApiError> Service::answer(ApiRequest request,
     return detokenize(request, reply);
   if (auto error = setThinking(request))
     return error;
+  if (auto error = setEffort(request))
+    return error;
   if (request.endpoint == Endpoint::countTokens)
     return countTokens(request, reply);
   AnswerStore &store = storeOf(http);

@@ -74,6 +74,8 @@ private:
              std::span<const EngineRequest> requests) const;
   /// Sets the variables with which templates turn reasoning on or off.
   std::optional<ApiError> setThinking(ApiRequest &request) const;
+  /// The same for `reasoning_effort`.
+  std::optional<ApiError> setEffort(ApiRequest &request) const;
   /// Checks that the model's template supports the request's tools.
   std::optional<ApiError> checkTools(const ApiRequest &request) const;
   /// The same, and sets the structured output of calls.

@@ -139,6 +139,18 @@ StatusOr<std::vector<int32_t>> Service::chatPrompt(const ApiRequest &request) {
   return tokens;
 }
 
+/// Sets a variable of the template, unless the request does.
+template <typename Value>
+static void setVariable(ApiRequest &request, std::string_view name,
+                        const Value &value) {
+  std::string &variables = request.templated.variables;
+  auto all =
+      nlohmann::ordered_json::parse(variables.empty() ? "{}" : variables);
+  if (!all.contains(name))
+    all[std::string(name)] = value;
+  variables = all.dump();
+}
+
 // Qwen3, GLM-4.5 and SmolLM3 read the first, DeepSeek-V3.1 and Granite the
 // second.
 std::optional<ApiError> Service::setThinking(ApiRequest &request) const {
@@ -152,14 +164,28 @@ std::optional<ApiError> Service::setThinking(ApiRequest &request) const {
                     "no reasoning; leave it out",
                     "thinking", "not_supported"};
   }
-  std::string &variables = request.templated.variables;
-  auto all =
-      nlohmann::ordered_json::parse(variables.empty() ? "{}" : variables);
   for (const char *name : {"enable_thinking", "thinking"})
-    if (!all.contains(name))
-      all[name] = *request.thinks;
-  variables = all.dump();
+    setVariable(request, name, *request.thinks);
   return std::nullopt;
+}
+
+// gpt-oss reads it.
+std::optional<ApiError> Service::setEffort(ApiRequest &request) const {
+  constexpr std::string_view variable = "reasoning_effort";
+  if (request.effort.empty())
+    return std::nullopt;
+  if (chat.mayRead(variable)) {
+    setVariable(request, variable, request.effort);
+    return std::nullopt;
+  }
+  if (request.effort == "none" || request.effort == "minimal")
+    return std::nullopt;
+  return ApiError{400,
+                  "the effort of reasoning must be none or minimal: the "
+                  "model's chat template does not read reasoning_effort",
+                  request.endpoint == Endpoint::responses ? "reasoning"
+                                                          : "reasoning_effort",
+                  "not_supported"};
 }
 
 std::optional<ApiError> Service::makePrompts(const ApiRequest &request,

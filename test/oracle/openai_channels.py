@@ -43,6 +43,7 @@ TEMPLATE = """
     {{- '<|start|>' ~ message.role ~ '<|message|>' ~ message.content ~ '<|end|>' }}
 {%- endif %}
 {%- endfor %}
+{%- if reasoning_effort %}{{ '[' ~ reasoning_effort ~ ']' }}{% endif %}
 {%- if add_generation_prompt %}{{ '<|start|>assistant' }}{% endif %}"""
 USER = [{"role": "user", "content": "Is it raining?"}]
 TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": WEATHER}},
@@ -106,6 +107,11 @@ def outputs(server, client, messages):
         formed = client.chat.completions.create(**fields, seed=seed, max_tokens=200, response_format=schema).choices[0]
         if formed.finish_reason == "stop":
             jsonschema.validate(json.loads(formed.message.content), WEATHER)
+    bare = client.chat.completions.create(**fields, max_tokens=1).usage.prompt_tokens
+    for effort in ("low", "high", "minimal"):
+        assert client.chat.completions.create(**fields, max_tokens=1, reasoning_effort=effort).usage.prompt_tokens == bare + len(effort) + 2
+    tried = client.responses.create(model="fake", input=USER[0]["content"], max_output_tokens=1, reasoning={"effort": "medium"})
+    assert tried.usage.input_tokens == bare + len("[medium]"), tried.usage
     print("ok: outputs")
 
 
