@@ -36,7 +36,7 @@ def Graph_DiscountedSumOp : Graph_Op<"discounted_sum", [Graph_DecomposableOp, Gr
 
 def Graph_SegmentSumOp : Graph_Op<"segment_sum", [Graph_DecomposableOp, Graph_DifferentiableOp,
     Graph_CostedDefault, Graph_ShardableOp]> {
-  let summary = "sums of all ranges of a row: exponents of decay from each element to each later one";
+  let summary = "sums of all ranges of a row: exponents of decays between elements";
   let description = [{
     With `input` [..., n], `result` [..., n, n] of the same element type is
 

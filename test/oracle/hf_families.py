@@ -287,5 +287,5 @@ SEQUENCE = {"gpt2": 67, "llama": 61, "mistral": 139, "qwen2": 53,
             "glm4": 53, "cohere": 55, "cohere2": 77, "starcoder2": 139,
             "stablelm": 59, "ernie4_5": 49, "seed_oss": 51, "hunyuan": 61,
             "gpt_neox": 67, "gpt_oss": 71, "deepseek_v3": 61,
-            "deepseek_v2": 75, "mamba2": 83, "granite_hybrid": 75,
+            "deepseek_v2": 75, "mamba2": 77, "granite_hybrid": 75,
             "granite_hybrid_moe": 67}

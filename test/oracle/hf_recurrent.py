@@ -1,8 +1,9 @@
 """Mixers of Mamba-2 (2405.21060) and models that have them, written out in torch.
 
-Plain and slow on purpose: the recurrence is computed token by token. Parameters
-have the names that checkpoints have, and types are cast where the reference casts
-them: norms and the recurrence in fp32.
+Plain and slow on purpose: the scan is one product of all tokens with all earlier
+ones, weighted by decays (section 5 of the paper), of which the reference computes
+chunks. Parameters have the names that checkpoints have, and types are cast where the
+reference casts them: norms and the scan in fp32.
 """
 import types
 
@@ -61,15 +62,16 @@ class Mixer(nn.Module):
 
     def scanned(self, value, step, write, read):
         step = nn.functional.softplus(step + self.dt_bias).float()
-        decay = torch.exp(-torch.exp(self.A_log.float()) * step)
         value = value.float()
-        state = value.new_zeros(value.shape[0], self.heads, self.width, self.state)
-        rows = []
-        for t in range(value.shape[1]):
-            moved = (step[:, t, :, None] * value[:, t])[..., None] * write[:, t, :, None]
-            state = decay[:, t, :, None, None] * state + moved
-            rows.append((state * read[:, t, :, None]).sum(-1))
-        return torch.stack(rows, 1) + self.D[:, None] * value
+        exponents = (-torch.exp(self.A_log.float()) * step).transpose(1, 2)
+        length = value.shape[1]
+        earlier = torch.ones(length, length, dtype=torch.bool).tril(-1)
+        terms = exponents[..., None].expand(*exponents.shape, length)
+        sums = terms.masked_fill(~earlier, 0).cumsum(-2)
+        decays = torch.exp(sums).tril()
+        scores = torch.einsum("blhn,bshn->bhls", read, write) * decays
+        y = torch.einsum("bhls,bshp->blhp", scores, step[..., None] * value)
+        return y + self.D[:, None] * value
 
 
 class MambaLayer(nn.Module):

@@ -277,7 +277,7 @@ std::multimap<std::string, OpCase> elementwise() {
   for (const char *op : {"neg", "abs", "exp", "tanh", "erf", "sin", "cos",
                          "sigmoid", "relu", "silu"})
     cases.emplace(op, unary(op + std::string(" %a0")));
-  for (const char *op : {"log", "sqrt", "rsqrt"})
+  for (const char *op : {"log", "log1p", "sqrt", "rsqrt"})
     cases.emplace(op, unary(op + std::string(" %a0"), 1, 9));
   for (const char *op : {"add", "sub", "mul", "max", "min"})
     cases.emplace(op, binary(op));
