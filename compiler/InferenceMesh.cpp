@@ -35,6 +35,9 @@ llvm::Error Compilation::checkInferenceMesh() const {
                     " are for one device; omit --mesh, or use CPU targets");
   if (!config.spec.generates())
     return refuse("only models that generate text are sharded; omit --mesh");
+  if (config.spec.stateSpace)
+    return refuse("recurrent layers are not sharded in inference programs; "
+                  "omit --mesh");
   if (request.calibrate)
     return refuse("calibration is for one device; omit --mesh");
   if (recipe.inference.numerics == recipe::Numerics::Training)
