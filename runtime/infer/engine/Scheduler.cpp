@@ -193,13 +193,29 @@ Scheduler::nextWaiting() {
   });
 }
 
+int64_t Scheduler::missingPages(const Sequence &sequence) const {
+  const int64_t page = model.shape().page;
+  const auto tokens = int64_t(sequence.tokens.size());
+  int64_t found = 0;
+  if (model.shape().reusesPrefixes())
+    found = pool.findPrefix(
+        std::span(sequence.tokens).first(size_t(tokens - 1)), sequence.root());
+  return (tokens + page - 1) / page - found / page;
+}
+
 // One prompt at a time: a later prompt then finds a common prefix in the cache.
-// Only a more urgent one does not wait for it.
+// Only a more urgent one does not wait for it. Nothing is preempted that
+// does not help.
 bool Scheduler::makeRoom(Sequence &sequence) {
-  for (const auto &each : running)
-    if (each->unread() > 1 &&
-        each->request.priority <= sequence.request.priority)
+  int64_t yielded = 0;
+  for (const auto &each : running) {
+    if (each->request.priority > sequence.request.priority)
+      yielded += int64_t(each->list.pages.size());
+    else if (each->unread() > 1 && model.shape().states == 0)
       return false;
+  }
+  if (pool.available() + yielded < missingPages(sequence))
+    return false;
   auto yields = [&] {
     return !running.empty() &&
            running.back()->request.priority > sequence.request.priority;
@@ -218,11 +234,11 @@ bool Scheduler::makeRoom(Sequence &sequence) {
 }
 
 void Scheduler::start(Sequence &sequence, EngineClock::time_point now) {
-  shares.charge(sequence.request.tenant,
-                kPromptCost * double(sequence.toRead()));
   if (sequence.started)
-    return;
-  shares.admit(sequence.request.tenant);
+    return; // what is recomputed was charged before
+  const uint64_t tenant = sequence.request.tenant;
+  shares.admit(tenant);
+  shares.charge(tenant, kPromptCost * double(sequence.toRead()));
   sequence.started = now;
   sequence.result.cachedTokens = sequence.computed;
   counters.queue.add(seconds(now - sequence.arrived));
@@ -287,18 +303,23 @@ bool Scheduler::isReadInRows(const Sequence &sequence) const {
 }
 
 // One prompt of each kind: reading in rows is limited to a batch, and must not
-// delay others.
+// delay others. A row of each sequence if one has only one.
 Status Scheduler::readChunk() {
   for (bool inRows : {false, true}) {
-    auto found = std::ranges::find_if(running, [&](const auto &sequence) {
-      return sequence->unread() > 1 && isReadInRows(*sequence) == inRows;
-    });
-    if (found == running.end())
+    std::vector<Sequence *> found;
+    const size_t most = inRows && model.shape().states > 0
+                            ? size_t(model.shape().buckets.back())
+                            : 1;
+    for (const auto &each : running)
+      if (each->unread() > 1 && isReadInRows(*each) == inRows &&
+          found.size() < most)
+        found.push_back(each.get());
+    if (found.empty())
       continue;
-    Sequence &sequence = **found;
-    TESSERA_RETURN_IF_ERROR(inRows ? readRows(sequence) : prefill(sequence));
-    if (!sequence.generates() && sequence.toRead() == 0)
-      finish(sequence, FinishReason::length);
+    TESSERA_RETURN_IF_ERROR(inRows ? readRows(found) : prefill(*found[0]));
+    for (Sequence *each : found)
+      if (!each->finished && !each->generates() && each->toRead() == 0)
+        finish(*each, FinishReason::length);
     sweep();
   }
   return Status::success();
@@ -335,22 +356,35 @@ Status Scheduler::prefill(Sequence &sequence) {
   return Status::success();
 }
 
-Status Scheduler::readRows(Sequence &sequence) {
-  int64_t begin = sequence.computed;
-  // Rows of one call are computed side by side, and a state after each other.
+// Rows of one call are computed side by side, and a state after each other: a
+// sequence with a state has one row.
+Status Scheduler::readRows(std::span<Sequence *const> sequences) {
   const int64_t most =
       model.shape().states > 0 ? 1 : model.shape().buckets.back();
-  int64_t count = std::min(sequence.toRead(), most);
-  bool last = count == sequence.unread();
   std::vector<CachedText> cached;
-  cached.reserve(size_t(count));
-  for (int64_t i = 0; i < count; ++i)
-    cached.push_back(sequence.cached(begin + i));
-  TESSERA_RETURN_IF_ERROR(model.decode(
-      cached, std::span(sequence.tokens).subspan(begin, count), {}));
+  std::vector<int32_t> tokens;
+  std::vector<int64_t> counts;
+  for (const Sequence *each : sequences) {
+    counts.push_back(std::min(each->toRead(), most));
+    for (int64_t at = each->computed; at < each->computed + counts.back();
+         ++at) {
+      cached.push_back(each->cached(at));
+      tokens.push_back(each->tokens[size_t(at)]);
+    }
+  }
+  TESSERA_RETURN_IF_ERROR(model.decode(cached, tokens, {}));
+  counters.lastComputed = EngineClock::now();
+  int64_t row = 0;
+  for (size_t i = 0; i < sequences.size(); row += counts[i++])
+    tookRows(*sequences[i], row, counts[i]);
+  return Status::success();
+}
+
+void Scheduler::tookRows(Sequence &sequence, int64_t first, int64_t count) {
+  const int64_t begin = sequence.computed;
+  const bool last = count == sequence.unread();
   sequence.isSampled = false;
   sequence.computed += count;
-  counters.lastComputed = EngineClock::now();
   publish(sequence);
   for (int64_t row = 0; row < count && sequence.scores(); ++row) {
     int64_t position = begin + row + 1; // the token that the row predicts
@@ -358,13 +392,13 @@ Status Scheduler::readRows(Sequence &sequence) {
       continue; // reported before it was preempted
     TokenEvent event;
     event.token = sequence.tokens[std::size_t(position)];
-    event.logprobs = logprobs(row, event.token, *sequence.request.logprobs);
+    event.logprobs =
+        logprobs(first + row, event.token, *sequence.request.logprobs);
     sequence.request.sink->scored(std::size_t(position), event);
     ++sequence.scored;
   }
   if (last)
-    choose(sequence, count - 1);
-  return Status::success();
+    choose(sequence, first + count - 1);
 }
 
 std::vector<Scheduler::Sequence *> Scheduler::decodable() {

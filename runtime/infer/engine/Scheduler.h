@@ -89,6 +89,8 @@ private:
   /// preempted.
   bool makeRoom(Sequence &sequence);
   void start(Sequence &sequence, EngineClock::time_point now);
+  /// Those it needs besides the ones of its cached prefix.
+  int64_t missingPages(const Sequence &sequence) const;
   bool givePages(Sequence &sequence);
   /// Of a sequence that ends or is preempted: its pages and its state.
   void releaseMemory(Sequence &sequence);
@@ -96,8 +98,11 @@ private:
   Status readChunk();
   Status prefill(Sequence &sequence);
   bool isReadInRows(const Sequence &sequence) const;
-  /// Appends tokens as decoding does, and reports the scores of a prompt's.
-  Status readRows(Sequence &sequence);
+  /// Appends tokens as decoding does, and reports the scores of prompts: many
+  /// of one sequence, or one of each.
+  Status readRows(std::span<Sequence *const> sequences);
+  /// Of these the rows [first, first + count) of one sequence.
+  void tookRows(Sequence &sequence, int64_t first, int64_t count);
   Status decode();
   std::vector<Sequence *> decodable();
   void addDrafts(std::span<Sequence *const> sequences);

@@ -245,6 +245,34 @@ TEST(Scheduler, KeepsTheStatesOfSequencesApart) {
   EXPECT_GT(preemptions, 50u);
 }
 
+TEST(Scheduler, ScoresWithStatesDelayNoOthers) {
+  DecoderShape shape = shapeOf(40);
+  shape.states = 4;
+  FakeModel model(shape);
+  Scheduler scheduler(model, {});
+  std::vector<std::shared_ptr<Collected>> sinks;
+  auto add = [&](uint64_t id, size_t prompt, bool scores) {
+    EngineRequest request;
+    request.prompt.assign(prompt, int32_t(id));
+    request.maxTokens = 3;
+    request.scoresPrompt = scores;
+    if (scores)
+      request.logprobs = 0;
+    request.sink = sinks.emplace_back(std::make_shared<Collected>());
+    scheduler.add(id, request, EngineClock::now());
+  };
+  add(1, 30, true), add(2, 30, true);
+  ASSERT_TRUE(scheduler.step().ok());
+  add(3, 2, false);
+  for (int i = 0; i < 6; ++i)
+    ASSERT_TRUE(scheduler.step().ok());
+  EXPECT_TRUE(sinks[2]->done);
+  EXPECT_EQ(sinks[0]->scores.size(), sinks[1]->scores.size()); // side by side
+  while (!scheduler.idle())
+    ASSERT_TRUE(scheduler.step().ok());
+  EXPECT_EQ(sinks[1]->scores.size(), 29U);
+}
+
 TEST(Scheduler, RefusesWhatWholePromptsDoNotAllow) {
   DecoderShape shape = shapeOf(20);
   shape.hasWholePrompts = true;
@@ -391,6 +419,57 @@ TEST(Scheduler, UrgentRequestsPreemptOthers) {
     ASSERT_TRUE(scheduler.step().ok());
   EXPECT_EQ(second->result.generatedTokens, 12);
   EXPECT_EQ(later->result.generatedTokens, 12);
+}
+
+TEST(Scheduler, PreemptsNothingThatDoesNotHelp) {
+  FakeModel model(shapeOf(10)); // of 4 tokens
+  Scheduler scheduler(model, {});
+  std::vector<std::shared_ptr<Collected>> sinks;
+  auto add = [&](uint64_t id, int64_t priority, size_t prompt, int64_t tokens) {
+    EngineRequest request;
+    request.prompt.assign(prompt, int32_t(id));
+    request.maxTokens = tokens;
+    request.priority = priority;
+    request.sink = sinks.emplace_back(std::make_shared<Collected>());
+    scheduler.add(id, request, EngineClock::now());
+  };
+  add(1, -1, 21, 10), add(2, 0, 2, 6);
+  for (int i = 0; i < 5; ++i)
+    ASSERT_TRUE(scheduler.step().ok());
+  add(3, -1, 20, 1); // its pages are held by the first
+  ASSERT_TRUE(scheduler.step().ok());
+  EXPECT_FALSE(sinks[0]->done);
+  EXPECT_EQ(scheduler.metrics().preemptions, 0u);
+  while (!scheduler.idle())
+    ASSERT_TRUE(scheduler.step().ok());
+  EXPECT_EQ(sinks[2]->result.generatedTokens, 1);
+}
+
+TEST(Scheduler, ATenantThatArrivesIsNotBehindThoseThatWait) {
+  FakeModel model(shapeOf(64));
+  Scheduler scheduler(model, {.maxBatch = 1});
+  uint64_t id = 0;
+  auto add = [&](uint64_t tenant, size_t prompt) {
+    EngineRequest request;
+    request.prompt.assign(prompt, int32_t(++id));
+    request.maxTokens = 1;
+    request.tenant = tenant;
+    auto sink = std::make_shared<Collected>();
+    request.sink = sink;
+    scheduler.add(id, request, EngineClock::now());
+    return sink;
+  };
+  add(0, 30);
+  std::vector<std::shared_ptr<Collected>> waiting;
+  for (int i = 0; i < 8; ++i)
+    waiting.push_back(add(2, 1));
+  ASSERT_TRUE(scheduler.step().ok()); // of tenant 0, which has had much now
+  auto arrived = add(1, 1);
+  while (!arrived->done)
+    ASSERT_TRUE(scheduler.step().ok());
+  EXPECT_LE(std::ranges::count_if(
+                waiting, [](const auto &sink) { return bool(sink->done); }),
+            2);
 }
 
 TEST(Scheduler, TenantsHaveEqualShares) {
