@@ -330,6 +330,7 @@ RequestTrace Service::Generation::traced() const {
   made.ended = EngineClock::now();
   made.promptTokens = status == 200 ? usage.prompt : read;
   GenerationTrace &generated = made.generated.emplace();
+  generated.n = request.n;
   generated.tokens = usage.generated;
   generated.cachedTokens = usage.cached;
   generated.maxTokens = request.maxTokens;

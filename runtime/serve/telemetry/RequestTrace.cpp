@@ -79,12 +79,13 @@ void addGenerated(const GenerationTrace &generated, json &attributes) {
   for (json each :
        {attribute("gen_ai.request.temperature", generated.temperature),
         attribute("gen_ai.request.top_p", generated.topP),
-        attribute("gen_ai.request.choice.count", int64_t(reasons.size())),
         attribute("gen_ai.usage.output_tokens", generated.tokens),
         attribute("gen_ai.usage.cache_read.input_tokens",
                   generated.cachedTokens),
         attribute("gen_ai.response.finish_reasons", reasons)})
     attributes.push_back(std::move(each));
+  if (generated.n > 1)
+    attributes.push_back(attribute("gen_ai.request.choice.count", generated.n));
   if (generated.maxTokens)
     attributes.push_back(
         attribute("gen_ai.request.max_tokens", *generated.maxTokens));

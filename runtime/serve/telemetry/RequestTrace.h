@@ -21,7 +21,8 @@ struct ChoiceTrace {
 };
 
 struct GenerationTrace {
-  std::vector<ChoiceTrace> choices;
+  std::vector<ChoiceTrace> choices;     ///< that have ended
+  int64_t n = 1;                        ///< choices of a prompt
   int64_t tokens = 0, cachedTokens = 0; ///< cached: of the prompt
   std::optional<int64_t> maxTokens;
   double temperature = 0, topP = 1;

@@ -18,14 +18,21 @@ static uint64_t randomBits() {
 }
 
 StatusOr<client::ServerAddress> parseCollectorUrl(std::string_view url) {
-  StatusOr<client::ServerAddress> parsed = client::parseServerUrl(url);
+  constexpr std::string_view scheme = "http://";
+  const std::size_t slash = std::min(url.find('/', scheme.size()), url.size());
+  std::string server(url.substr(0, slash));
+  // The port of OTLP over HTTP. An IPv6 address has colons, in brackets.
+  if (const auto colon = server.rfind(':');
+      colon < scheme.size() || server.ends_with(']'))
+    server += ":4318";
+  StatusOr<client::ServerAddress> parsed = client::parseServerUrl(server);
   if (!parsed.ok())
     return Status::error("traces are sent over HTTP, to "
                          "http://HOST:PORT/v1/traces, got: '{}'",
                          url);
   client::ServerAddress address = parsed.take();
-  if (address.path.empty())
-    address.path = "/v1/traces";
+  const std::string_view path = url.substr(slash);
+  address.path = path.empty() || path == "/" ? "/v1/traces" : path;
   return address;
 }
 
@@ -65,32 +72,32 @@ std::string TraceExporter::metrics() const {
       exported, dropped);
 }
 
+std::vector<RequestTrace> TraceExporter::take(const std::stop_token &stop) {
+  std::unique_lock lock(mutex);
+  wake.wait_for(lock, stop, kInterval,
+                [&] { return waiting.size() >= kMostOfBatch; });
+  const auto count = std::ptrdiff_t(std::min(waiting.size(), kMostOfBatch));
+  const auto end = waiting.begin() + count;
+  std::vector<RequestTrace> batch(std::make_move_iterator(waiting.begin()),
+                                  std::make_move_iterator(end));
+  waiting.erase(waiting.begin(), end);
+  return batch;
+}
+
 void TraceExporter::run(const std::stop_token &stop) {
-  std::chrono::steady_clock::time_point last{};
-  while (true) {
-    std::vector<RequestTrace> batch;
-    {
-      std::unique_lock lock(mutex);
-      wake.wait_for(lock, stop, kInterval,
-                    [&] { return waiting.size() >= kMostOfBatch; });
-      const auto count = std::min(waiting.size(), kMostOfBatch);
-      const auto end = waiting.begin() + std::ptrdiff_t(count);
-      batch.assign(std::make_move_iterator(waiting.begin()),
-                   std::make_move_iterator(end));
-      waiting.erase(waiting.begin(), end);
-    }
+  std::optional<std::chrono::steady_clock::time_point> last;
+  auto isOver = [&] {
     const auto now = std::chrono::steady_clock::now();
-    std::chrono::milliseconds timeout = kTimeout;
-    if (stop.stop_requested()) {
-      if (last == std::chrono::steady_clock::time_point{})
-        last = now + kLastTime;
-      timeout =
-          std::chrono::duration_cast<std::chrono::milliseconds>(last - now);
-      if (batch.empty() || timeout.count() <= 0)
-        return;
-    }
+    if (stop.stop_requested() && !last)
+      last = now + kLastTime;
+    return last && now >= *last;
+  };
+  while (true) {
+    const std::vector<RequestTrace> batch = take(stop);
+    if (batch.empty() && stop.stop_requested())
+      return;
     if (!batch.empty())
-      send(batch, timeout);
+      send(batch, isOver);
   }
 }
 
@@ -115,9 +122,13 @@ std::string TraceExporter::body(const std::vector<RequestTrace> &batch) const {
 
 // An error is said once, until the collector answers again.
 void TraceExporter::send(const std::vector<RequestTrace> &batch,
-                         std::chrono::milliseconds timeout) {
-  auto answer = client::askServer(collector, "POST", "", body(batch), timeout,
-                                  [](std::string_view) {});
+                         const std::function<bool()> &isOver) {
+  StatusOr<client::ServerAnswer> answer =
+      Status::error("the server has ended before they were sent");
+  if (!isOver())
+    answer = client::askServer(
+        collector, "POST", "", body(batch), kTimeout, [](std::string_view) {},
+        isOver);
   std::string problem;
   if (!answer.ok())
     problem = answer.message();

@@ -5,6 +5,7 @@
 #include "runtime/serve/telemetry/RequestTrace.h"
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -32,8 +33,11 @@ private:
       kLastTime{3};
 
   void run(const std::stop_token &stop);
+  /// A batch, when it is full or after the interval.
+  std::vector<RequestTrace> take(const std::stop_token &stop);
+  /// Drops the batch if it `isOver` before it is sent.
   void send(const std::vector<RequestTrace> &batch,
-            std::chrono::milliseconds timeout);
+            const std::function<bool()> &isOver);
   std::string body(const std::vector<RequestTrace> &batch) const;
 
   const client::ServerAddress collector;

@@ -82,6 +82,11 @@ TEST(Collector, HasTheUsualPath) {
   EXPECT_EQ(parseCollectorUrl("http://h:4318")->path, "/v1/traces");
   EXPECT_EQ(parseCollectorUrl("http://h:4318/a/v1/traces")->path,
             "/a/v1/traces");
+  EXPECT_EQ(parseCollectorUrl("http://h/otel/v1")->path, "/otel/v1");
+  EXPECT_EQ(parseCollectorUrl("http://h/")->port, "4318");
+  EXPECT_EQ(parseCollectorUrl("http://[::1]")->port, "4318");
+  EXPECT_EQ(parseCollectorUrl("http://[::1]")->host, "::1");
+  EXPECT_EQ(parseCollectorUrl("http://h:80/x")->port, "80");
   EXPECT_EQ(parseCollectorUrl("https://h:4318").message(),
             "traces are sent over HTTP, to http://HOST:PORT/v1/traces, got: "
             "'https://h:4318'");
