@@ -70,10 +70,12 @@ CommonService::CommonService(ModelKind kind, const EngineThread &engine,
 
 void CommonService::markReady() { compiledBefore = compilationCount; }
 
-std::string CommonService::describe(int status, std::string_view message) {
+std::string CommonService::describe(int status, std::string_view message,
+                                    std::string_view path) {
   ++answers[status];
   const char *code = status == 503 ? "too_many_connections" : "bad_request";
-  return ApiError{status, std::string(message), "", code}.json();
+  return ApiError{status, std::string(message), "", code}.json(
+      errorFormOf(path));
 }
 
 void CommonService::sendError(const Reply &reply, const ApiError &error,

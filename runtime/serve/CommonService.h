@@ -27,6 +27,7 @@ struct ServiceOptions {
   std::shared_ptr<TrainingHandler> training = {};
   std::string version;                   ///< of the program
   std::vector<std::string> apiKeys;      ///< empty: no key is required
+  bool priorities = false;               ///< requests may set `priority`
   std::chrono::seconds requestTime{600}; ///< after which a request is cancelled
   /// Tokens that end the output; empty: the tokenizer's end-of-text token.
   std::vector<int32_t> endTokens;
@@ -60,7 +61,8 @@ public:
     return keyOf(head);
   }
   void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override;
-  std::string describe(int status, std::string_view message) override;
+  std::string describe(int status, std::string_view message,
+                       std::string_view path) override;
 
 protected:
   using Reply = std::shared_ptr<HttpReply>;

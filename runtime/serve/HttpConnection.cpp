@@ -240,8 +240,12 @@ void HttpConnection::fail(Error error) {
   answering = true;
   auto answer = std::make_shared<Reply>(shared_from_this());
   reply = answer;
+  // The start line may have been read before the error.
+  const std::string_view target = viewOf(parser->get().target());
   answer->send(status, "application/json",
-               shared.handler.describe(status, problemOf(error, status)), {});
+               shared.handler.describe(status, problemOf(error, status),
+                                       target.substr(0, target.find('?'))),
+               {});
 }
 
 // Cancels the work for a peer that disconnects.

@@ -136,7 +136,8 @@ private:
     std::string body = shared.handler.describe(
         503, fmt::format("{} connections are open, and none waits for its next "
                          "request",
-                         shared.open));
+                         shared.open),
+        /*path=*/"");
     std::string busy = fmt::format(
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json"
         "\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: {}"

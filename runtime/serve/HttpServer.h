@@ -74,8 +74,10 @@ public:
   virtual std::size_t groupOf(const HttpRequest &) const { return 0; }
   virtual void handle(HttpRequest request,
                       std::shared_ptr<HttpReply> reply) = 0;
-  /// The JSON body for an error of HTTP itself.
-  virtual std::string describe(int status, std::string_view message) = 0;
+  /// The JSON body for an error of HTTP itself; `path` is empty if it is not
+  /// known.
+  virtual std::string describe(int status, std::string_view message,
+                               std::string_view path) = 0;
 };
 
 /// Runs in one thread and calls the handler.

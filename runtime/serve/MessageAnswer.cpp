@@ -42,12 +42,19 @@ Json emptyBlock(const OutputItem &block) {
   return json;
 }
 
-/// Empty for a call that was cut: without the rest of its input it is none.
+/// Whether the model wrote the call's input to its end.
+bool isWhole(const OutputItem &block) {
+  std::string_view text = block.text;
+  text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  return text.starts_with('{') && Json::accept(text);
+}
+
+/// Empty for a call that is not whole.
 std::string wholeBlock(const OutputItem &block) {
   if (block.kind != OutputKind::call)
     return printed(blockJson(block, block.text));
   // Spliced, since a model may nest as deep as printing does not go.
-  return Json::accept(block.text)
+  return isWhole(block)
              ? withMember(printed(blockJson(block, "")), "input", block.text)
              : std::string();
 }
@@ -124,7 +131,9 @@ private:
     const bool isStopped =
         std::ranges::count(request.stop, choice.stopped) != 0;
     const bool hasCalls =
-        std::ranges::count(blocks, OutputKind::call, &OutputItem::kind) != 0;
+        std::ranges::any_of(blocks, [](const OutputItem &block) {
+          return block.kind == OutputKind::call && isWhole(block);
+        });
     Json stop = noStop();
     stop["stop_reason"] = isCut       ? "max_tokens"
                           : isStopped ? "stop_sequence"

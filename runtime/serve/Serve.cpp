@@ -96,10 +96,14 @@ Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
   TESSERA_RETURN_IF_ERROR(tryOnce(engine));
   const DecoderShape &shape = model.shape();
   options.phases.end("first token");
+  const double mib = double(options.cacheBytes) / (1 << 20);
   sayReady(options, (*server)->port(),
-           fmt::format("context {}, {} tokens of KV cache in {:.1f} MiB",
-                       shape.context, shape.pages * shape.page,
-                       double(options.cacheBytes) / (1 << 20)));
+           shape.states > 0
+               ? fmt::format("context {}, {} recurrent states and KV cache in "
+                             "{:.1f} MiB",
+                             shape.context, shape.states, mib)
+               : fmt::format("context {}, {} tokens of KV cache in {:.1f} MiB",
+                             shape.context, shape.pages * shape.page, mib));
   const std::jthread background = inBackground(options.whenReady);
   Status status = runUntilEnd(**server, service, engine,
                               std::chrono::seconds(options.drainSeconds));

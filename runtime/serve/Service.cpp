@@ -224,6 +224,11 @@ std::optional<ApiError> Service::answer(ApiRequest request,
                                         const Reply &reply) {
   if (!request.model.empty() && !isServed(request.model))
     return otherModel();
+  if (request.priority != 0 && !options.priorities)
+    return ApiError{400,
+                    "the server does not order requests by priority; start it "
+                    "with --request-priorities",
+                    "priority", "not_supported"};
   if (request.endpoint == Endpoint::tokenize)
     return tokenize(request, reply);
   if (request.endpoint == Endpoint::detokenize)

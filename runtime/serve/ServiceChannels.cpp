@@ -6,7 +6,14 @@
 namespace tessera::serve {
 
 std::optional<ApiError> Service::openChannel(ApiRequest &request) const {
+  const ApiError unopened{400,
+                          "for this model, structured output continues the "
+                          "header of a message, which "
+                          "add_generation_prompt: false leaves out",
+                          "add_generation_prompt", "not_supported"};
   if (request.form) { // by a field of the request
+    if (!request.templated.opensAnswer)
+      return unopened;
     request.opening = kFinalHeader;
     return std::nullopt;
   }
@@ -25,6 +32,8 @@ std::optional<ApiError> Service::openChannel(ApiRequest &request) const {
                     "tools, none, or that of one function: no grammar "
                     "constrains the headers of its messages",
                     "tool_choice", "not_supported"};
+  if (!request.templated.opensAnswer)
+    return unopened;
   auto form = makeArgumentsForm(*tool);
   if (!form.ok())
     return ApiError{400, form.message(), "tools", "invalid_value"};

@@ -99,6 +99,9 @@ static void addServingOptions(CLI::App &command, ServeSettings &settings) {
                   "speculative decoding; 0: off")
       ->check(CLI::Range(0, 64))
       ->capture_default_str();
+  command.add_flag("--request-priorities", settings.serve.service.priorities,
+                   "requests may set `priority`, whatever their key: those of "
+                   "a lower number run first, and preempt others");
   command
       .add_option_function<std::string>(
           "--otlp-traces-endpoint",

@@ -32,7 +32,8 @@ public:
     reply->event(request.method);
     reply->end({});
   }
-  std::string describe(int status, std::string_view message) override {
+  std::string describe(int status, std::string_view message,
+                       std::string_view) override {
     require(status >= 400 && !message.empty());
     return "{}";
   }

@@ -210,6 +210,16 @@ TEST(Messages, ACallThatIsCutIsNone) {
       Json::parse(whole->whole(endedBy(FinishReason::length), {}));
   EXPECT_EQ(message["content"], Json::parse(R"([{"type":"text","text":"a"}])"));
   EXPECT_EQ(message["stop_reason"], "max_tokens");
+  // Nor is one that the model did not end, or whose input is no object.
+  for (const char *input : {R"({"x":)", "[1]", "\"a\"", ""}) {
+    auto other = messageFor(request);
+    delta.calls = {{0, "1", "f", input}};
+    other->note(delta);
+    const Json ended =
+        Json::parse(other->whole(endedBy(FinishReason::stop), {}));
+    EXPECT_EQ(ended["stop_reason"], "end_turn") << input;
+    EXPECT_EQ(ended["content"].size(), 1U);
+  }
 }
 
 // Arguments that a model nests very deep are valid, and are not parsed.

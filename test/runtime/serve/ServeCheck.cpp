@@ -7,7 +7,7 @@
 //     [--connections N] [--port PORT] [--speculate N] [--key KEY]... [--name
 //     NAME]...
 //     [--stored N] [--stored-bytes N] [--unread N] [--embeds 0|1] [--template
-//     FILE] [--traces URL]
+//     FILE] [--traces URL] [--priorities 0|1]
 // listens on 127.0.0.1, on a free port if none is given, and says so as
 // `tessera serve` does.
 #include "runtime/data/tokenizer/BpeTrainer.h"
@@ -138,6 +138,8 @@ void read(std::string_view name, const char *value, Settings &to) {
     service.models.emplace_back(value);
   else if (name == "--template")
     to.chatTemplate = value;
+  else if (name == "--priorities")
+    service.priorities = number(value) != 0;
   else if (name == "--traces")
     to.serve.traces = serve::parseCollectorUrl(value).take();
   else if (name == "--embeds")

@@ -595,7 +595,7 @@ def refused_fields(server):
         "seed": [1.5, "1", 1e300],
         "logit_bias": [{"x": 1}, {"1": 101}, [1], {"-1": 1}, {"257": 1}],
         "stream": [1],
-        "priority": [1001, -1e9, 0.5, "1"],
+        "priority": [1001, -1e9, 0.5, "1", 1],  # the last: without the option
     }.items():
         fields += [(CHAT, {"messages": USER, name: value}, name) for value in values]
     for path, body, param in fields:
@@ -633,6 +633,8 @@ def hostile_bytes(server):
     large = f"POST {CHAT} HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n".encode()
     expect(status(large), 413)
     expect(message(large), "the body is too large: the limit is 4194304 bytes, got 99999999")
+    answer = json.loads(server.raw(large.replace(CHAT.encode(), b"/v1/messages")).split(b"\r\n\r\n", 1)[1])
+    expect((answer["type"], answer["error"]["type"]), ("error", "request_too_large"))
     chunked = f"POST {CHAT} HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
     expect(status(chunked + (b"10\r\n" + b"x" * 16 + b"\r\n") * 280_000), 413)
     expect(message(chunked + (b"10\r\n" + b"x" * 16 + b"\r\n") * 280_000), "the body is too large: the limit is 4194304 bytes")
@@ -737,7 +739,7 @@ def keys():
 
 def order():
     """A short request of another key, or of a lower priority, does not wait for 64 that came first."""
-    with Server([CHECK, "--key", "first", "--key", "second", "--slow", "4000"]) as server:
+    with Server([CHECK, "--key", "first", "--key", "second", "--slow", "4000", "--priorities", "1"]) as server:
         def post(key, **fields):
             return server.call("POST", COMPLETIONS, {"ignore_eos": True, **fields}, {"Authorization": f"Bearer {key}"})[0]
 
