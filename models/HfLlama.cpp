@@ -38,7 +38,8 @@ std::vector<bool> readSlidingLayers(ConfigFields &fields,
     for (size_t layer = 0; layer < slides.size(); ++layer)
       slides[layer] =
           enabled && !spec.unrotated.empty() && spec.unrotated[layer];
-  if (spec.stateSpace) // whose reader has read which layers attend
+  // Their readers have read which layers attend.
+  if (spec.stateSpace || spec.family == Family::GraniteHybrid)
     return slides;
   std::vector<std::string> types = fields.strings("layer_types");
   if (types.empty())

@@ -4,6 +4,8 @@
 #include "models/HfReaders.h"
 #include "runtime/support/Text.h"
 
+#include <algorithm>
+
 namespace tessera::models {
 namespace {
 
@@ -190,7 +192,8 @@ void readGraniteHybrid(ConfigFields &fields, ModelSpec &spec) {
   constexpr std::string_view unused[] = {
       "mamba_chunk_size", "normalization_function", "init_method"};
   fields.ignore(unused);
-  if (fields.ok())
+  // Granite 4 has members with attention in all layers.
+  if (fields.ok() && std::ranges::count(mixer.recurrent, true) > 0)
     spec.stateSpace = std::move(mixer);
 }
 

@@ -39,11 +39,13 @@ static Status checkRecurrent(const Recipe::Inference &inference,
                          "sequences differently; set inference.numerics: "
                          "inference",
                          name(spec.family));
-  if (inference.kv != KvKind::Auto &&
-      spec.stateSpace->recurrentLayers() == spec.layers)
-    return Status::error("inference.kv: all layers of this {} are recurrent; "
-                         "it has no KV cache",
-                         name(spec.family));
+  const char *key = inference.kv != KvKind::Auto ? "inference.kv"
+                    : inference.pages > 0        ? "inference.pages"
+                                                 : nullptr;
+  if (key && spec.stateSpace->recurrentLayers() == spec.layers)
+    return Status::error("{}: all layers of this {} are recurrent; it has no "
+                         "KV cache",
+                         key, name(spec.family));
   return Status::success();
 }
 

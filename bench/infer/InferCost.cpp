@@ -6,17 +6,20 @@ using namespace tessera;
 
 namespace {
 
+bool isTokenTable(const models::ModelSpec &spec, std::string_view name) {
+  return name == std::string(models::moduleNames(spec).embedding) + ".weight";
+}
+
 /// Embedding tables: a token reads one row.
 bool isOnlyGathered(const models::ModelSpec &spec, std::string_view name) {
   return name.ends_with("wpe.weight") ||
-         (!spec.tieWordEmbeddings && (name.ends_with("embed_tokens.weight") ||
-                                      name.ends_with("wte.weight")));
+         (!spec.tieWordEmbeddings && isTokenTable(spec, name));
 }
 
 bool isHead(const models::ModelSpec &spec, std::string_view name) {
-  return spec.tieWordEmbeddings ? name.ends_with("embed_tokens.weight") ||
-                                      name.ends_with("wte.weight")
-                                : name == "lm_head.weight";
+  return spec.tieWordEmbeddings
+             ? isTokenTable(spec, name)
+             : name == std::string(models::moduleNames(spec).head) + ".weight";
 }
 
 } // namespace
@@ -62,6 +65,11 @@ bench::InferCost tessera::costOf(const models::ModelSpec &spec,
   // Attention scores and their matmul with values, for keys at or before each
   // token.
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
+    if (spec.isRecurrent(layer)) { // into the state, and out of it
+      const models::StateSpaceSpec &mixer = *spec.stateSpace;
+      cost.promptFlops += 4 * tokens * double(mixer.width() * mixer.state);
+      continue;
+    }
     double seen = tokens * (tokens + 1) / 2;
     if (int64_t window = spec.window(layer); window > 0 && window < prompt)
       seen = double(window) * (tokens - double(window - 1) / 2);

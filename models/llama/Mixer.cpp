@@ -13,8 +13,9 @@ using tessera::graph::tensorType;
 namespace tessera::models {
 namespace {
 
-// Work within chunks grows with their size, work between chunks with the square
-// of their number. With these a chunk's products cost the most.
+// Work within chunks grows with their size, that between chunks with the square
+// of their number for states and with the cube for their decays, which are few.
+// With these the matmuls of a chunk cost the most, up to some 64k tokens.
 int64_t chunkOf(int64_t tokens) {
   return tokens <= 4096 ? 64 : tokens <= 16384 ? 128 : 256;
 }

@@ -1,5 +1,7 @@
 #include "runtime/bench/CachedInputs.h"
 
+#include <algorithm>
+
 namespace tessera {
 namespace {
 
@@ -8,16 +10,24 @@ struct CacheSizes {
   std::int64_t pages = 0, page = 0, tokens = 0, columns = 0;
 
   CacheSizes(const hal::Session &session, std::string_view program) {
+    std::int64_t states = 0;
     for (const hal::TensorInfo &tensor : session.state())
       if (tensor.role == artifact::Role::cache && tensor.shape.size() == 4) {
         pages = tensor.shape[0];
         page = tensor.shape[1];
+      } else if (tensor.role == artifact::Role::recurrent &&
+                 !tensor.shape.empty()) {
+        states = tensor.shape[0];
       }
     for (const hal::TensorInfo &tensor : session.inputs(program)) {
       if (tensor.name == "table" && tensor.shape.size() == 2)
         columns = tensor.shape[1];
       if (tensor.name == "slots" && tensor.shape.size() == 2)
         tokens = tensor.shape[1];
+    }
+    if (pages == 0 && states > 0) { // no attention, and no pages to read
+      page = std::max<std::int64_t>(tokens, 1);
+      pages = states * columns;
     }
   }
   std::int64_t context() const { return columns * page; }

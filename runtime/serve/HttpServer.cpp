@@ -134,9 +134,10 @@ private:
 
   void refuse(Tcp::socket &socket) {
     std::string body = shared.handler.describe(
-        503, fmt::format("{} connections are open, and none waits for its next "
-                         "request",
-                         shared.open),
+        503,
+        fmt::format("{} connections are open, and none waits for its next "
+                    "request",
+                    shared.open),
         /*path=*/"");
     std::string busy = fmt::format(
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json"

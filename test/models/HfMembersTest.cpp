@@ -80,6 +80,12 @@ TEST(HfConfig, MixerDefaults) {
   EXPECT_TRUE(
       mustRead("granitemoehybrid", {{"position_embedding_type", "rope"}})
           .rotates(1));
+  // Some members have attention in all layers.
+  const ModelSpec plain = mustRead(
+      "granitemoehybrid",
+      {{"layer_types", {"attention", "attention", "attention", "attention"}}});
+  EXPECT_FALSE(plain.stateSpace || plain.isRecurrent(0));
+  EXPECT_EQ(plain.intermediate, 40);
 }
 
 // Python's words for what JSON does not have, in both dialects.

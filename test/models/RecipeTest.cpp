@@ -11,6 +11,16 @@
 namespace tessera::models {
 namespace {
 
+TEST(Recipe, PagesAreOfAttention) {
+  Recipe recipe;
+  recipe.inference.pages = 4096;
+  EXPECT_EQ(checkRecipe(recipe, mustRead("mamba2"), Mode::Infer).message(),
+            "inference.pages: all layers of this mamba2 are recurrent; it has "
+            "no KV cache");
+  EXPECT_TRUE(
+      checkRecipe(recipe, mustRead("granitemoehybrid"), Mode::Infer).ok());
+}
+
 TEST(Recipe, SequenceMustFitThePositions) {
   Recipe recipe;
   recipe.batch.sequence = 33;

@@ -153,8 +153,11 @@ Status tessera::compileSampler(const RlArguments &arguments,
                         : std::min(usual.chunk, whole)));
   if (recipe.inference.context == usual.context)
     sizes.push_back(fmt::format("inference.context={}", recipe.batch.sequence));
-  // A key that excludes the learner's numerics comes before them.
-  const bool canAgree = arguments.device == "cpu" &&
+  StatusOr<models::LoadedConfig> config = models::loadHfConfig(request.spec);
+  if (!config.ok())
+    return config.status();
+  // What excludes the learner's numerics comes before them.
+  const bool canAgree = arguments.device == "cpu" && !config->spec.stateSpace &&
                         recipe.inference.kv == usual.kv &&
                         recipe.inference.quant == usual.quant &&
                         recipe.inference.page == usual.page;
