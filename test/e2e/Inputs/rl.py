@@ -304,6 +304,28 @@ def check_memory(runs):
                   f"peak, planned and outside of the plan: {', '.join(said)}")
 
 
+def check_recurrent(runs):
+    """A Mamba-2, trained on documents and exported: its programs divide sequences in other ways
+    than the learner's, so it samples with numerics of inference, without being asked to."""
+    folder = runs.scratch / "recurrent"
+    (folder / "spec").mkdir(parents=True)
+    (folder / "spec" / "config.json").write_text(json.dumps({
+        "architectures": ["Mamba2ForCausalLM"], "model_type": "mamba2", "hidden_act": "silu",
+        "vocab_size": 257, "hidden_size": 32, "num_heads": 4, "head_dim": 16, "state_size": 8,
+        "n_groups": 1, "expand": 2, "num_hidden_layers": 2, "bos_token_id": 0, "eos_token_id": 0,
+        "pad_token_id": 0}))
+    model, prompts = rl_task.make_base(
+        runs.tessera, folder / "base", folder / "spec", 2, 20,
+        ["batch.micro=4", "optimizer.lr=3e-3", "eval.every=0"], examples=400)
+    out = folder / "run"
+    keys = [word for key in SETS for word in ("--set", key)]
+    harness.run(runs.tessera, "rl", model, "--prompts", prompts, "--reward",
+                f"{sys.executable} {MATCH}", "--out", out, "--steps", 2, *keys, "--quiet")
+    first = harness.metrics(out)[0]["policy"]
+    harness.check(abs(first["ratio"] - 1) < 1e-4 and abs(first["kl"]) < 1e-4,
+                  "recurrent layers: the learner agrees with the sampler but for rounding")
+
+
 def check_errors(runs):
     reward = f"{sys.executable} {MATCH}"
 
@@ -360,6 +382,7 @@ def main():
     check_prompts(runs)
     check_gates(runs)
     check_memory(runs)
+    check_recurrent(runs)
     check_errors(runs)
 
 
