@@ -127,13 +127,13 @@ StatusOr<std::vector<int32_t>> EngineModel::documentStart() const {
 Status EngineModel::add(std::vector<EngineRequest> &requests,
                         EngineRequest request, const std::string &where) const {
   request.adapter = options.adapter;
-  if (Status status = Scheduler::checkLength(int64_t(request.prompt.size()),
-                                             request.maxTokens, model.shape());
+  if (Status status = checkLength(int64_t(request.prompt.size()),
+                                  request.maxTokens, model.shape());
       !status.ok())
     return Status::error("{}: {}; shorten it, or raise the context (--set "
                          "inference.context)",
                          where, status.message());
-  if (Status status = Scheduler::check(request, model.shape()); !status.ok())
+  if (Status status = checkRequest(request, model.shape()); !status.ok())
     return Status::error("{}: {}", where, status.message());
   requests.push_back(std::move(request));
   return Status::success();

@@ -248,8 +248,8 @@ std::optional<ApiError> Service::makeRequests(const ApiRequest &request,
   for (const auto &[prompt, echo] : prompts) {
     // OpenAI's default for completions is 16; a chat may fill the context.
     int64_t room = engine.shape().context - int64_t(prompt.size());
-    Status fits = Scheduler::checkLength(
-        int64_t(prompt.size()), request.maxTokens.value_or(1), engine.shape());
+    Status fits = checkLength(int64_t(prompt.size()),
+                              request.maxTokens.value_or(1), engine.shape());
     if (!fits.ok())
       return ApiError{400, fits.message(),
                       std::string(inputField(request.endpoint)),

@@ -23,7 +23,7 @@ Submission Engine::submit(std::vector<EngineRequest> requests) {
   using Outcome = Submission::Outcome;
   int64_t tokens = 0;
   for (const EngineRequest &request : requests) {
-    Status status = Scheduler::check(request, model.shape());
+    Status status = checkRequest(request, model.shape());
     if (!status.ok())
       return {Outcome::invalid, status.message(), {}};
     tokens += tokensOf(request);

@@ -1,5 +1,6 @@
 // Requests to the engine, and their results.
 #pragma once
+#include "runtime/infer/PagedModel.h"
 #include "runtime/infer/Sampler.h"
 
 #include <chrono>
@@ -87,5 +88,11 @@ struct EngineRequest {
   uint64_t tenant = 0;
   std::shared_ptr<RequestSink> sink;
 };
+
+/// Whether the request could run alone; if not, why.
+Status checkRequest(const EngineRequest &request, const DecoderShape &shape);
+/// Whether so many tokens of a prompt and after it fit the context: a part of
+/// checkRequest().
+Status checkLength(int64_t prompt, int64_t tokens, const DecoderShape &shape);
 
 } // namespace tessera

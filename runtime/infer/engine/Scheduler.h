@@ -55,14 +55,7 @@ public:
   Scheduler(PagedModel &model, const SchedulerOptions &options);
   ~Scheduler();
 
-  /// Whether the request could run alone; if not, why.
-  static Status check(const EngineRequest &request, const DecoderShape &shape);
-  /// Whether so many tokens of a prompt and after it fit the context: a part of
-  /// check().
-  static Status checkLength(int64_t prompt, int64_t tokens,
-                            const DecoderShape &shape);
-
-  /// Adds a request that has passed check(). Ids ascend.
+  /// Adds a request that has passed checkRequest(). Ids ascend.
   void add(uint64_t id, EngineRequest request, EngineClock::time_point arrived);
   /// Ends a request at once, if there is one with this id.
   void cancel(uint64_t id);

@@ -142,7 +142,7 @@ void run(Scheduler &scheduler, const DecoderShape &shape,
     ASSERT_LT(now, 5000) << "it does not get on";
     for (size_t i = 0; i < plan.size(); ++i) {
       if (plan[i].arrival == now) {
-        ASSERT_TRUE(Scheduler::check(plan[i].request, shape).ok());
+        ASSERT_TRUE(checkRequest(plan[i].request, shape).ok());
         scheduler.add(ids[i] = ++id, plan[i].request, EngineClock::now());
       }
       if (plan[i].cancelled == now && ids[i])
@@ -279,15 +279,15 @@ TEST(Scheduler, RefusesWhatWholePromptsDoNotAllow) {
   EngineRequest request;
   request.prompt.assign(7, 1);
   request.maxTokens = 1;
-  EXPECT_EQ(Scheduler::check(request, shape).message(),
+  EXPECT_EQ(checkRequest(request, shape).message(),
             "the prompt has 7 tokens, which see each other (attention.prompts: "
             "bidirectional), and at most 6 are read at once; for a model "
             "directory, raise it by --set inference.chunk=N");
   request.prompt.pop_back();
-  EXPECT_TRUE(Scheduler::check(request, shape).ok());
+  EXPECT_TRUE(checkRequest(request, shape).ok());
   request.logprobs = 1;
   request.scoresPrompt = true;
-  EXPECT_EQ(Scheduler::check(request, shape).message(),
+  EXPECT_EQ(checkRequest(request, shape).message(),
             "log-probabilities of a prompt are not supported with "
             "attention.prompts: bidirectional, where its tokens see each "
             "other");
@@ -352,7 +352,7 @@ TEST(Scheduler, ReadsAPromptOfWhichNothingFollows) {
     request.prompt = std::move(prompt);
     request.maxTokens = 0;
     request.sink = sink;
-    EXPECT_TRUE(Scheduler::check(request, model.shape()).ok());
+    EXPECT_TRUE(checkRequest(request, model.shape()).ok());
     scheduler.add(1, request, EngineClock::now());
     while (!scheduler.idle())
       EXPECT_TRUE(scheduler.step().ok());
@@ -578,7 +578,7 @@ TEST(Scheduler, CountsWhatWasReadOfARequestThatIsCutOff) {
 TEST(Scheduler, RefusesWhatCanNeverRun) {
   DecoderShape shape = shapeOf(3);
   EngineRequest request;
-  auto message = [&] { return Scheduler::check(request, shape).message(); };
+  auto message = [&] { return checkRequest(request, shape).message(); };
   EXPECT_EQ(message(), "the prompt is empty");
   request.prompt = {61};
   EXPECT_EQ(message(), "token 61 of the prompt is outside the vocabulary of "
