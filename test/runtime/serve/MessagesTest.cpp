@@ -210,7 +210,7 @@ TEST(Messages, ACallThatIsCutIsNone) {
       Json::parse(whole->whole(endedBy(FinishReason::length), {}));
   EXPECT_EQ(message["content"], Json::parse(R"([{"type":"text","text":"a"}])"));
   EXPECT_EQ(message["stop_reason"], "max_tokens");
-  // Nor is one that the model did not end, or whose input is no object.
+  // Nor is one that the model did not end, or whose input is not an object.
   for (const char *input : {R"({"x":)", "[1]", "\"a\"", ""}) {
     auto other = messageFor(request);
     delta.calls = {{0, "1", "f", input}};

@@ -40,7 +40,7 @@ TEST(TraceParent, IsReadAsTheStandardSays) {
 
 uint64_t count() {
   static uint64_t next = 0;
-  return next++; // the first is no id
+  return next++; // the first cannot be an id
 }
 
 TEST(RequestTrace, HasASpanOfEachPart) {
