@@ -100,6 +100,13 @@ tessera::openProgram(const std::string &artifact, const std::string &device,
   return SessionModel::open(*reader, session);
 }
 
+/// Of a rollout worker the learner has sent the text.
+static StatusOr<models::LoadedConfig> configOf(const CompileRequest &request) {
+  if (request.configText.empty())
+    return models::loadHfConfig(request.spec);
+  return models::loadedConfig(request.configText, request.spec);
+}
+
 /// Of a program that gets its weights from a learner with a quantized base.
 static Status leaveQuantizationOut(CompileRequest &request) {
   std::erase_if(request.set, [](const std::string &assignment) {
@@ -107,14 +114,10 @@ static Status leaveQuantizationOut(CompileRequest &request) {
         llvm::StringRef(assignment).split('=').first.trim();
     return key == "inference.group" || key == "inference.zeros";
   });
-  std::string text = request.configText;
-  if (text.empty()) {
-    auto loaded = models::loadHfConfig(request.spec);
-    if (!loaded.ok())
-      return loaded.status();
-    text = loaded->text;
-  }
-  auto config = nlohmann::ordered_json::parse(text, nullptr, false);
+  StatusOr<models::LoadedConfig> loaded = configOf(request);
+  if (!loaded.ok())
+    return loaded.status();
+  auto config = nlohmann::ordered_json::parse(loaded->text, nullptr, false);
   if (config.is_object() && config.erase("quantization_config") > 0)
     request.configText = config.dump();
   return Status::success();
@@ -153,7 +156,7 @@ Status tessera::compileSampler(const RlArguments &arguments,
                         : std::min(usual.chunk, whole)));
   if (recipe.inference.context == usual.context)
     sizes.push_back(fmt::format("inference.context={}", recipe.batch.sequence));
-  StatusOr<models::LoadedConfig> config = models::loadHfConfig(request.spec);
+  StatusOr<models::LoadedConfig> config = configOf(request);
   if (!config.ok())
     return config.status();
   // What excludes the learner's numerics comes before them.
