@@ -389,6 +389,8 @@ StatusOr<GgufTokenizer> Reader::read() {
   std::string_view model;
   if (!keys.get(kKey + "model", model))
     keys.fail(kKey + "model", "is missing");
+  else if (model == "no_vocab" || model == "none")
+    return std::move(result);
   else if (model != "gpt2" && model != "llama")
     keys.fail(kKey + "model", "{} is not supported; use gpt2 or llama",
               quote(model));

@@ -18,7 +18,8 @@ struct GgufTokenizer {
 
 /// Supports `tokenizer.ggml.model` "gpt2", byte-level BPE with a known
 /// pre-tokenizer `tokenizer.ggml.pre`, and "llama", SentencePiece's BPE with
-/// scores. Others are rejected by name. `architecture` is general.architecture.
+/// scores. Of "no_vocab" and "none", files of weights alone, all is empty.
+/// Others are rejected by name. `architecture` is general.architecture.
 StatusOr<GgufTokenizer> ggufTokenizer(GgufKeys &keys,
                                       std::string_view architecture);
 
