@@ -67,10 +67,26 @@ std::string print(const Tensor &tensor) {
 
 using Parameter = std::tuple<KernelCase, std::string>;
 
+// "", "fast" or "sweep" (test/README.md).
+std::string_view tier() {
+  const char *name = std::getenv("TESSERA_TEST_TIER");
+  return name ? name : "";
+}
+
 class KernelsTest : public ::testing::TestWithParam<Parameter> {};
+
+/// More tiles than an H200 has SMs concern persistent blocks alone, and take
+/// other targets half a minute.
+bool isOfSweep(const KernelCase &test, const std::string &target) {
+  return llvm::StringRef(test.name).starts_with("Boxes") &&
+         test.name.find("Tiles") != std::string::npos &&
+         target != "cuda:sm_90a" && target != "cpu:amx";
+}
 
 TEST_P(KernelsTest, MatchesInterpreter) {
   const auto &[test, target] = GetParam();
+  if (isOfSweep(test, target) && tier() != "sweep")
+    GTEST_SKIP() << "of a slower tier (test/README.md)";
   if (std::string missing = cpu::missingFeatures(target); !missing.empty())
     GTEST_SKIP() << "this processor lacks" << missing;
   auto module =
@@ -224,25 +240,26 @@ void printCase(const KernelCase &test, const std::string &target,
 
 class CubinTest : public ::testing::TestWithParam<CubinParameter> {};
 
-/// nvcc takes minutes for them. Of sm_80 the kernels of Cuda, without those of
-/// other suites, are enough for `make test`, and a few of sm_90a for `make
-/// check` (test/README.md).
-static bool isOfAnotherTier(const std::string &target) {
-  const char *tier = std::getenv("TESSERA_TEST_TIER");
+/// nvcc takes minutes for them: `make test` compiles those of sm_90a, of
+/// attention with documents the small ones, and `make check` a few
+/// (test/README.md).
+static bool isOfAnotherTier(const CubinParameter &group) {
+  const auto &[cases, target] = group;
   const std::string_view suite = ::testing::UnitTest::GetInstance()
                                      ->current_test_info()
                                      ->test_suite_name();
-  if (std::string_view(tier ? tier : "") == "fast")
+  if (tier() == "fast")
     return target == "cuda:sm_80" || !suite.starts_with("Quantized/");
-  return target == "cuda:sm_80" && !suite.starts_with("Cuda/") &&
-         std::string_view(tier ? tier : "") != "sweep";
+  const bool isSlow = suite.starts_with("Large/") &&
+                      cases.front().name.starts_with("PackedAttention");
+  return tier() != "sweep" && (target == "cuda:sm_80" || isSlow);
 }
 
 TEST_P(CubinTest, PassesTheGates) {
   if (cuda::findNvcc().empty())
     GTEST_SKIP() << "no nvcc";
   const auto &[cases, target] = GetParam();
-  if (isOfAnotherTier(target))
+  if (isOfAnotherTier(GetParam()))
     GTEST_SKIP() << "of a slower tier (test/README.md)";
   std::vector<cuda::KernelShape> shapes;
   for (const KernelCase &test : cases)
