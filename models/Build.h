@@ -12,7 +12,7 @@ namespace tessera::models {
 
 /// Builds `@init` and, for training, `@loss` and, but of reward models,
 /// `@logits` with B = batch.micro and T = batch.sequence; for inference
-/// `@prefill_T` with T = inference.chunk and `@decode_B` for each bucket B up
+/// `@prefill_T` for each of prefillBuckets and `@decode_B` for each bucket B up
 /// to inference.batch, or for an encoder or a reward model `@embed_BxT` for
 /// each of encodeBuckets; for calibration `@calibrate`, which takes tokens [1,
 /// T] with T = inference.context and returns, for the input x of each linear

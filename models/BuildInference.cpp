@@ -290,8 +290,9 @@ void ModelBuilder::buildInference() {
   int64_t pages = recipe.inference.pages ? recipe.inference.pages
                                          : perSequence * recipe.inference.batch;
   int64_t chunk = std::min(recipe.inference.chunk, context);
-  CacheShape prefill{1, chunk, context, pages};
-  buildCached(graph::Program::prefill, ("_" + Twine(chunk)).str(), prefill);
+  for (int64_t tokens : prefillBuckets(chunk))
+    buildCached(graph::Program::prefill, ("_" + Twine(tokens)).str(),
+                {1, tokens, context, pages});
   for (int64_t batch : decodeBuckets(recipe.inference.batch))
     buildCached(graph::Program::decode, ("_" + Twine(batch)).str(),
                 {batch, 1, context, pages});

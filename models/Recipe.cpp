@@ -419,4 +419,12 @@ std::vector<int64_t> decodeBuckets(int64_t most) {
   return buckets;
 }
 
+std::vector<int64_t> prefillBuckets(int64_t chunk) {
+  constexpr int64_t kLeast = 32; // fewer rows have other kernels on CPUs
+  std::vector<int64_t> buckets{chunk};
+  while (buckets.front() >= 4 * kLeast) // each costs time to compile
+    buckets.insert(buckets.begin(), buckets.front() / 4);
+  return buckets;
+}
+
 } // namespace tessera::models

@@ -35,6 +35,9 @@ int64_t inferenceContext(const ModelSpec &spec, const Recipe &recipe);
 /// Batch sizes of the decode programs, ascending, up to `most`. Other sizes are
 /// padded to the next; padding above eight is at most a half.
 std::vector<int64_t> decodeBuckets(int64_t most);
+/// Tokens of the prefill programs, ascending, up to `chunk`. What is left of a
+/// prompt is padded to the next.
+std::vector<int64_t> prefillBuckets(int64_t chunk);
 
 /// The shape of an encoder's or a reward model's program: `batch` sequences of
 /// up to `tokens`.

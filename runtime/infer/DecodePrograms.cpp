@@ -271,18 +271,19 @@ Status DecodePrograms::prefill(const CachedText &text,
                                const Wanted &wanted) {
   TESSERA_RETURN_IF_ERROR(checkPrefill(text, tokens, wanted));
   auto count = int64_t(tokens.size());
+  const int64_t padded = *std::ranges::lower_bound(ports.prompts, count);
+  const std::string program = prefillOf(padded);
   orderRows(std::span(&text, 1), count);
   ids.assign(tokens.begin(), tokens.end());
-  ids.resize(sizes.chunk, 0);
-  slots.assign(sizes.chunk, -1);
+  ids.resize(padded, 0);
+  slots.assign(padded, -1);
   for (int64_t i = 0; i < count; ++i)
     slots[i] = slotOf(text, text.length + i);
-  TESSERA_RETURN_IF_ERROR(
-      writeSlots(ports.prefill, std::span(&text, 1), 1, count));
+  TESSERA_RETURN_IF_ERROR(writeSlots(program, std::span(&text, 1), 1, count));
   int32_t last[] = {int32_t(count - 1)};
-  TESSERA_RETURN_IF_ERROR(write<int32_t>(ports.prefill, "last", last));
+  TESSERA_RETURN_IF_ERROR(write<int32_t>(program, "last", last));
   countStates(std::span(&text, 1), count);
-  return runFor(ports.prefill, 1, wanted);
+  return runFor(program, 1, wanted);
 }
 
 Status DecodePrograms::checkDecode(std::span<const CachedText> sequences,
@@ -306,9 +307,8 @@ Status DecodePrograms::decode(std::span<const CachedText> sequences,
                               const Wanted &wanted) {
   TESSERA_RETURN_IF_ERROR(checkDecode(sequences, tokens, wanted));
   auto count = int64_t(sequences.size());
-  int64_t bucket =
-      *std::lower_bound(sizes.buckets.begin(), sizes.buckets.end(), count);
-  std::string program = fmt::format("decode_{}", bucket);
+  const int64_t bucket = *std::ranges::lower_bound(sizes.buckets, count);
+  const std::string program = decodeOf(bucket);
   orderRows(sequences, 1);
   ids.assign(bucket, 0);
   slots.assign(bucket, -1);

@@ -52,24 +52,26 @@ Status PortReader::readShape() {
     if (auto batch = numberAfter(name, "decode_")) {
       sizes.buckets.push_back(*batch);
     } else if (auto tokens = numberAfter(name, "prefill_")) {
-      sizes.chunk = *tokens;
-      ports.prefill = name;
+      ports.prompts.push_back(*tokens);
     }
   }
-  std::sort(sizes.buckets.begin(), sizes.buckets.end());
-  if (sizes.buckets.empty() || ports.prefill.empty())
+  std::ranges::sort(sizes.buckets);
+  std::ranges::sort(ports.prompts);
+  if (sizes.buckets.empty() || ports.prompts.empty())
     return notForInference(session, "it has no prefill and decode programs");
+  sizes.chunk = ports.prompts.back();
+  const std::string prefill = prefillOf(sizes.chunk);
   auto recipe = recipe::parseRecipe(session.artifact().recipe()->string_view(),
                                     "the artifact's recipe");
   if (!recipe.ok())
     return recipe.status();
   TESSERA_RETURN_IF_ERROR(readCaches());
-  for (const hal::TensorInfo &tensor : session.outputs(ports.prefill))
+  for (const hal::TensorInfo &tensor : session.outputs(prefill))
     if (tensor.name == "logits" && tensor.shape.size() == 2)
       sizes.vocab = tensor.shape[1];
     else if (tensor.name == kLogSums)
       ports.hasLogSums = true;
-  for (const hal::TensorInfo &tensor : session.inputs(ports.prefill))
+  for (const hal::TensorInfo &tensor : session.inputs(prefill))
     if (tensor.name == "adapters" && tensor.elements() > 1) {
       sizes.adapters = int64_t(tensor.elements()) - 1;
     } else if (tensor.shape.size() == 2) {
@@ -89,10 +91,10 @@ Status PortReader::readShape() {
       ports.allowedWords < (sizes.vocab + 31) / 32)
     return notForInference(session, "it does not sample tokens");
   TESSERA_RETURN_IF_ERROR(addPages(recipe->inference.page));
-  TESSERA_RETURN_IF_ERROR(checkPorts(ports.prefill, 1, sizes.chunk));
+  for (int64_t tokens : ports.prompts)
+    TESSERA_RETURN_IF_ERROR(checkPorts(prefillOf(tokens), 1, tokens));
   for (int64_t batch : sizes.buckets)
-    TESSERA_RETURN_IF_ERROR(
-        checkPorts(fmt::format("decode_{}", batch), batch, 1));
+    TESSERA_RETURN_IF_ERROR(checkPorts(decodeOf(batch), batch, 1));
   sizes.context =
       std::min(recipe->inference.context, ports.tableColumns * sizes.page);
   sizes.hasWholePrompts =
@@ -200,6 +202,14 @@ Status PortReader::checkPorts(const std::string &program, int64_t batch,
 }
 
 } // namespace
+
+std::string prefillOf(int64_t tokens) {
+  return fmt::format("prefill_{}", tokens);
+}
+
+std::string decodeOf(int64_t sequences) {
+  return fmt::format("decode_{}", sequences);
+}
 
 StatusOr<DecoderPorts> readDecoderPorts(const hal::Session &session) {
   PortReader reader(session);

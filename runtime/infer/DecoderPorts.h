@@ -13,11 +13,16 @@ inline constexpr std::string_view kLogSums = "log_sums";
 
 struct DecoderPorts {
   DecoderShape shape;
-  std::string prefill;      ///< the program that reads prompts
-  int64_t tableColumns = 0; ///< of block tables
-  int64_t allowedWords = 0; ///< of a mask of tokens
+  std::vector<int64_t> prompts; ///< tokens T of programs prefill_T, ascending
+  int64_t tableColumns = 0;     ///< of block tables
+  int64_t allowedWords = 0;     ///< of a mask of tokens
   bool hasLogSums = false;
 };
+
+/// Names of programs: of a prompt's chunk of up to so many tokens, and of a
+/// token of each of up to so many sequences.
+std::string prefillOf(int64_t tokens);
+std::string decodeOf(int64_t sequences);
 
 /// Checks that the session's programs have the inputs, outputs and states that
 /// decoding needs.
