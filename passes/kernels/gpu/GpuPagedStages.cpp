@@ -8,7 +8,7 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::gpu;
 
-static constexpr int64_t kStages = 2;
+static constexpr int64_t kPagedStages = 2;
 
 PagedStages PagedStages::make(const TileBuilder &e, const PagedTiles &tiles) {
   PagedStages result;
@@ -16,13 +16,13 @@ PagedStages PagedStages::make(const TileBuilder &e, const PagedTiles &tiles) {
     return Staged::make(e, stages, tiles.keys, tiles.dim, element);
   };
   if (!tiles.areIntegers) {
-    result.tile = tilesOf(kStages, tiles.element);
+    result.tile = tilesOf(kPagedStages, tiles.element);
     return result;
   }
   result.tile = tilesOf(1, tiles.element);
-  result.bytes = tilesOf(kStages, e.b.getI8Type());
+  result.bytes = tilesOf(kPagedStages, e.b.getI8Type());
   auto space = tile::SharedAttr::get(e.b.getContext(), tile::Layout::rows);
-  auto type = MemRefType::get({kStages, tiles.keys}, e.b.getF32Type(),
+  auto type = MemRefType::get({kPagedStages, tiles.keys}, e.b.getF32Type(),
                               AffineMap(), space);
   result.scales = e.b.create<tile::AllocOp>(e.loc, type);
   return result;
