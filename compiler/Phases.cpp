@@ -135,7 +135,10 @@ static void overlap(OpPassManager &pipeline, const PhaseOptions &) {
 }
 
 static void selection(OpPassManager &pipeline, const PhaseOptions &options) {
-  buildSelectionPipeline(pipeline, options.targets);
+  buildSelectionPipeline(pipeline, options.targets,
+                         options.mode == models::Mode::Infer &&
+                             options.recipe.inference.activations ==
+                                 recipe::Activations::Int8);
 }
 
 static void kernels(OpPassManager &pipeline, const PhaseOptions &options) {

@@ -20,6 +20,10 @@ static Status checkNumerics(const Recipe::Inference &inference) {
     return Status::error("inference.numerics: training has no quantized "
                          "weights or keys; set inference.numerics: inference, "
                          "or leave inference.quant and inference.kv out");
+  if (inference.activations != recipe::Activations::Auto)
+    return Status::error("inference.activations: inference.numerics: training "
+                         "multiplies no integers; leave it out, or set "
+                         "inference.numerics: inference");
   if (inference.page != kTrainedTile)
     return Status::error("inference.page = {}: inference.numerics: training "
                          "has pages of {} tokens; leave inference.page out, or "
@@ -64,6 +68,10 @@ static Status checkInference(const Recipe &recipe, const ModelSpec &spec) {
         "inference.pages = {} is less than the {} pages of one sequence of {} "
         "tokens; raise it, or lower inference.context",
         recipe.inference.pages, needed, inferenceContext(spec, recipe));
+  if (recipe.inference.activations == recipe::Activations::Int8 &&
+      recipe.compute != Precision::Bf16)
+    return Status::error("inference.activations: int8 is of programs in bf16; "
+                         "set precision.compute: bf16, or leave it out");
   TESSERA_RETURN_IF_ERROR(checkRecurrent(recipe.inference, spec));
   return checkNumerics(recipe.inference);
 }
@@ -74,6 +82,10 @@ static Status checkEncoder(const Recipe &recipe, const ModelSpec &spec,
     return Status::error(
         "inference.kv: {} is an encoder, which has no KV cache",
         name(spec.family));
+  if (recipe.inference.activations != recipe::Activations::Auto)
+    return Status::error("inference.activations: {} is an encoder, whose "
+                         "products are of floats; leave it out",
+                         name(spec.family));
   if (recipe.adapter.kind != recipe::AdapterKind::None)
     return Status::error("adapter.kind: {} is an encoder, for which adapters "
                          "are not supported; leave the adapter keys out",

@@ -6,7 +6,7 @@
        and without a tokenizer, which llama-bench does not need (Python packages
        gguf and numpy)
    bench/infer/llama_cpp.py compare --llama-bench PROGRAM --gguf FILE DIR
-       [--quant int8|int4] [--pp 512] [--tg 32] [--threads 2] [--rounds 3]
+       [--quant int8|int4] [--set KEY=VALUE]... [--pp 512] [--tg 32] [--threads 2] [--rounds 3]
        [--before CMD] [--json FILE] [-- FLAGS OF LLAMA-BENCH...]
        runs llama-bench and `tessera bench infer` alternately, for prefill and for
        decode, and prints the median of each and their ratio. CMD is prepended
@@ -161,6 +161,7 @@ def compare(arguments):
     ours = [arguments.tessera, "bench", "infer", arguments.directory, "--pp", arguments.pp, "--tg", arguments.tg,
             "--repeat", arguments.repeat, "--threads", arguments.threads, "--json"]  # fmt: skip
     ours = [str(word) for word in ours] + (["--quant", arguments.quant] if arguments.quant else [])
+    ours += [word for each in arguments.set for word in ("--set", each)]
     print("A:", shlex.join(theirs))
     print("B:", shlex.join(ours))
     rounds = []
@@ -191,6 +192,7 @@ def main():
     both.add_argument("--gguf", required=True)
     both.add_argument("--tessera", default=str(ROOT / "build/bin/tessera"))
     both.add_argument("--quant", choices=["int8", "int4"])
+    both.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a recipe key of Tessera's")
     for name, count in (("--pp", 512), ("--tg", 32), ("--threads", 2), ("--rounds", 3), ("--repeat", 2)):
         both.add_argument(name, type=int, default=count)
     both.add_argument("--before", default="")

@@ -87,7 +87,8 @@ def Tile_OperandSource : Tile_Enum<"OperandSource",
   I32EnumAttrCase<"memory", 0>,      // in place, or staged by the block
   I32EnumAttrCase<"packed", 1>,      // packed by a launch before
   I32EnumAttrCase<"integers", 2>,    // quantized to two bytes by a launch before
-  I32EnumAttrCase<"streamed", 3>]>;  // in place, each element once: few rows
+  I32EnumAttrCase<"streamed", 3>,    // in place, each element once: few rows
+  I32EnumAttrCase<"bytes", 4>]>;     // quantized to one byte by a launch before
 
 def Tile_ContractionPlanAttr : Tile_Attr<"ContractionPlan", "contraction_plan"> {
   let summary = "the kernel of a contraction: engine, operand sources and the tile of a block";

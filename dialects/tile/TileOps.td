@@ -300,11 +300,16 @@ def Tile_MmaOp : Tile_Op<"mma", [Pure, AllTypesMatch<["accumulator", "result"]>]
     exact; the target decides the order of summation within one mma. Operands of i32 are words of
     four bytes, signed in `lhs` and unsigned in `rhs`; a product of words is the sum of the four
     products of bytes. `accumulator` is i32 then, and wraps around.
+
+    With `pairs` it is i32 as two integers of 16 bits: the lower one sums the products of bytes 0
+    and 1, the upper one those of bytes 2 and 3 (`vpmaddubsw`). Neither may leave 16 bits, which
+    the maker of the op ensures. CPUs only.
   }];
-  let arguments = (ins Tile_Vector:$lhs, Tile_Vector:$rhs, Tile_Vector:$accumulator);
+  let arguments = (ins Tile_Vector:$lhs, Tile_Vector:$rhs, Tile_Vector:$accumulator,
+                       UnitAttr:$pairs);
   let results = (outs Tile_Vector:$result);
   let assemblyFormat = [{
-    $lhs `,` $rhs `,` $accumulator attr-dict
+    $lhs `,` $rhs `,` $accumulator (`pairs` $pairs^)? attr-dict
     `:` type($lhs) `,` type($rhs) `,` type($accumulator)
   }];
   let hasVerifier = 1;

@@ -50,6 +50,24 @@ def Tile_MmaQuantizedOp : Op<Tile_Dialect, "mma_quantized",
   let hasVerifier = 1;
 }
 
+def Tile_DotPairsOp : Op<Tile_Dialect, "dot_pairs",
+                         [Pure, AllTypesMatch<["lhs", "rhs", "accumulator", "result"]>]> {
+  let summary = "adds the products of two pairs of 16-bit integers to each element";
+  let description = [{
+    Each element of `lhs` and `rhs` is two signed integers of 16 bits. The result is
+    `accumulator` + lower × lower + upper × upper, in i32, which wraps around (`vpmaddwd`).
+
+    ```mlir
+    %d = tile.dot_pairs %sums, %scales, %dots : vector<6x16xi32>
+    ```
+    Made by contractions of rows of bytes with quantized weights, for CPUs.
+  }];
+  let arguments = (ins VectorOfAnyRankOf<[I32]>:$lhs, VectorOfAnyRankOf<[I32]>:$rhs,
+                       VectorOfAnyRankOf<[I32]>:$accumulator);
+  let results = (outs VectorOfAnyRankOf<[I32]>:$result);
+  let assemblyFormat = "$lhs `,` $rhs `,` $accumulator attr-dict `:` type($result)";
+}
+
 def Tile_LookupOp : Op<Tile_Dialect, "lookup", [Pure]> {
   let summary = "looks elements up in a table of 16 numbers";
   let description = [{

@@ -304,6 +304,10 @@ static LogicalResult verifyProduct(Operation *op, VectorType lhs,
 }
 
 LogicalResult MmaOp::verify() {
+  if (getPairs() &&
+      !cast<VectorType>(getLhs().getType()).getElementType().isInteger(32))
+    return emitOpError("`pairs` are of words of bytes, got ")
+           << getLhs().getType();
   return verifyProduct(*this, cast<VectorType>(getLhs().getType()),
                        cast<VectorType>(getRhs().getType()),
                        cast<VectorType>(getAccumulator().getType()));

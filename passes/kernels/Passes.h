@@ -13,9 +13,10 @@ namespace tessera {
 #include "passes/kernels/Passes.h.inc"
 
 /// The selection phase: clusters whose kernels are chosen, on rows that these
-/// can read well.
+/// can read well. `byteRows`: see plan-kernels.
 void buildSelectionPipeline(mlir::OpPassManager &pipeline,
-                            llvm::ArrayRef<std::string> targets = {});
+                            llvm::ArrayRef<std::string> targets = {},
+                            bool byteRows = false);
 
 /// The kernels phase: functions of clusters in, functions of launches and
 /// modules of kernels out, one module for each target ("cpu:avx512bf16"; all

@@ -25,7 +25,9 @@ def PlanKernels : Pass<"plan-kernels", "::mlir::ModuleOp"> {
   }];
   let options = [ListOption<"targets", "targets", "std::string",
     "targets to choose kernels for; all CPU targets if empty">,
-    Option<"print", "print", "bool", "false", "print a table of the kernels">];
+    Option<"print", "print", "bool", "false", "print a table of the kernels">,
+    Option<"byteRows", "byte-rows", "bool", "false",
+      "on CPUs, multiply many bf16 rows by quantized weights as bytes">];
   let dependentDialects = ["::tessera::tile::TileDialect"];
 }
 

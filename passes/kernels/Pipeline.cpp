@@ -8,7 +8,8 @@
 using namespace mlir;
 
 void tessera::buildSelectionPipeline(OpPassManager &pipeline,
-                                     llvm::ArrayRef<std::string> targets) {
+                                     llvm::ArrayRef<std::string> targets,
+                                     bool byteRows) {
   // Which kernels can read rows depends on how they are aligned.
   PadRowsOptions rows;
   rows.targets = targets;
@@ -16,6 +17,7 @@ void tessera::buildSelectionPipeline(OpPassManager &pipeline,
 
   PlanKernelsOptions plan;
   plan.targets = targets;
+  plan.byteRows = byteRows;
   pipeline.addPass(createPlanKernels(std::move(plan)));
 }
 

@@ -43,8 +43,9 @@ static std::string operandText(Type element, const ContractionQuant *quant,
 }
 
 static llvm::Expected<ClusterPlan>
-planOfContraction(ClusterOp cluster, const TilingContext &context) {
-  llvm::Expected<KernelChoice> choice = chooseContraction(cluster, context);
+planOfContraction(ClusterOp cluster, const TilingContext &context, bool bytes) {
+  llvm::Expected<KernelChoice> choice =
+      chooseContraction(cluster, context, bytes);
   if (!choice)
     return choice.takeError();
   const ContractionPlan &plan = choice->plan;
@@ -59,16 +60,16 @@ planOfContraction(ClusterOp cluster, const TilingContext &context) {
         tileText(plan.blockRows, plan.blockColumns), plan.blocks()}}};
 }
 
-static llvm::Expected<ClusterPlan> planCluster(ClusterOp cluster,
-                                               const TilingContext &context) {
+static llvm::Expected<ClusterPlan>
+planCluster(ClusterOp cluster, const TilingContext &context, bool bytes) {
   if (llvm::Error error = refuseStrayPlan(cluster))
     return std::move(error);
   if (!isPlanned(cluster.getKind()))
     return ClusterPlan{};
   bool isContraction = cluster.getKind() == ClusterKind::contraction ||
                        cluster.getKind() == ClusterKind::grouped;
-  return (isContraction ? planOfContraction : planAnyAttention)(cluster,
-                                                                context);
+  return isContraction ? planOfContraction(cluster, context, bytes)
+                       : planAnyAttention(cluster, context);
 }
 
 namespace {
@@ -83,6 +84,12 @@ class PlanKernelsPass : public tessera::impl::PlanKernelsBase<PlanKernelsPass> {
 
   void runOnOperation() override {
     TilingContext context(getOperation(), chosen);
+    if (byteRows && context.isGpu()) {
+      getOperation().emitError()
+          << "inference.activations: GPUs do not support int8; leave it out, "
+             "or compile for cpu";
+      return signalPassFailure();
+    }
     plans.clear();
     planned.clear();
     FailureOr<std::optional<folding::Repetition>> folded =
@@ -115,7 +122,8 @@ class PlanKernelsPass : public tessera::impl::PlanKernelsBase<PlanKernelsPass> {
     auto [known, isNew] = plans.try_emplace(cluster);
     ClusterPlan *plan = &known->second;
     if (isNew) {
-      llvm::Expected<ClusterPlan> made = planCluster(cluster, context);
+      llvm::Expected<ClusterPlan> made =
+          planCluster(cluster, context, byteRows);
       if (!made)
         return cluster.emitError()
                << "cluster '" << cluster.getName()

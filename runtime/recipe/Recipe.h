@@ -85,6 +85,7 @@ enum class KvKind { Auto, Int8 };
 /// Which weights have zero points in addition to scales.
 enum class ZeroPoints { None, Groups };
 enum class WeightLayout { Rows, Packed };
+enum class Activations { Auto, Int8 };
 enum class Numerics { Auto, Inference, Training };
 /// How the vectors of a text's tokens become one: their mean, that of the first
 /// token, the largest of each element, their sum over the root of their number.
@@ -108,6 +109,7 @@ std::string_view name(Quant quant);
 std::string_view name(KvKind kind);
 std::string_view name(ZeroPoints zeros);
 std::string_view name(WeightLayout layout);
+std::string_view name(Activations activations);
 std::string_view name(Numerics numerics);
 std::string_view name(Prompts prompts);
 std::string_view name(Pooling pooling);
@@ -298,6 +300,10 @@ struct Recipe {
     /// row-major, or packed in micropanels of 16 rows (QuantizedLayout.h),
     /// which matmuls read without packing them at run time.
     WeightLayout layout = WeightLayout::Rows;
+    /// What many rows, those of prompts, are in products with quantized
+    /// weights on CPUs. Auto: bf16 or f32, by f32 weights; int8: integers of 8
+    /// bits, by those of the weights.
+    Activations activations = Activations::Auto;
     /// Training: log-probabilities of tokens have the bits that a training
     /// step's forward pass gives them, and the programs compute them. Auto:
     /// training for the sampler of tessera rl, otherwise inference.

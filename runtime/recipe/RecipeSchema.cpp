@@ -60,6 +60,7 @@ constexpr std::array<std::string_view, 4> quants = {"none", "int8", "int4",
 constexpr std::array<std::string_view, 2> kvKinds = {"auto", "int8"};
 constexpr std::array<std::string_view, 2> zeroPoints = {"none", "groups"};
 constexpr std::array<std::string_view, 2> layouts = {"rows", "packed"};
+constexpr std::array<std::string_view, 2> activations = {"auto", "int8"};
 constexpr std::array<std::string_view, 3> numerics = {"auto", "inference",
                                                       "training"};
 constexpr std::array<std::string_view, 5> poolings = {"model", "mean", "cls",
@@ -245,6 +246,7 @@ std::string_view name(Quant quant) { return quants[size_t(quant)]; }
 std::string_view name(KvKind kind) { return kvKinds[size_t(kind)]; }
 std::string_view name(ZeroPoints zeros) { return zeroPoints[size_t(zeros)]; }
 std::string_view name(WeightLayout layout) { return layouts[size_t(layout)]; }
+std::string_view name(Activations kind) { return activations[size_t(kind)]; }
 std::string_view name(Numerics kind) { return numerics[size_t(kind)]; }
 std::string_view name(Prompts prompts) { return promptMasks[size_t(prompts)]; }
 std::string_view name(RowDispatch dispatch) {
@@ -350,6 +352,7 @@ std::vector<Field> schema(Recipe &r) {
       {"inference.group", Integer{&r.inference.group, 32, 128}},
       {"inference.zeros", choice(r.inference.zeros, zeroPoints)},
       {"inference.layout", choice(r.inference.layout, layouts)},
+      {"inference.activations", choice(r.inference.activations, activations)},
       {"inference.numerics", choice(r.inference.numerics, numerics)},
       {"inference.pooling", choice(r.inference.pooling, poolings)},
       {"inference.normalize", choice(r.inference.normalize, normalizes)},

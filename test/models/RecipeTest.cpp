@@ -175,6 +175,25 @@ TEST(Recipe, AdaptersHaveRanksAndWholeModules) {
             "any rank up to adapter.rank and scale");
 }
 
+TEST(Recipe, Int8ActivationsAreOfBf16) {
+  Recipe recipe;
+  recipe.inference.activations = recipe::Activations::Int8;
+  const ModelSpec llama = mustRead("llama");
+  EXPECT_EQ(checkRecipe(recipe, llama, Mode::Infer).message(),
+            "inference.activations: int8 is of programs in bf16; set "
+            "precision.compute: bf16, or leave it out");
+  recipe.compute = Precision::Bf16;
+  EXPECT_TRUE(checkRecipe(recipe, llama, Mode::Infer).ok());
+  recipe.inference.numerics = recipe::Numerics::Training;
+  EXPECT_EQ(checkRecipe(recipe, llama, Mode::Infer).message(),
+            "inference.activations: inference.numerics: training multiplies "
+            "no integers; leave it out, or set inference.numerics: inference");
+  recipe.inference.numerics = recipe::Numerics::Auto;
+  EXPECT_EQ(checkRecipe(recipe, mustRead("bert"), Mode::Infer).message(),
+            "inference.activations: bert is an encoder, whose products are of "
+            "floats; leave it out");
+}
+
 TEST(Recipe, RewardModelsAreTrainedForScores) {
   Recipe recipe;
   recipe.batch.sequence = 64;

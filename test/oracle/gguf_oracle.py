@@ -420,17 +420,21 @@ def compare_packed(binaries, folder):
 
 # ---- executed as stored ---------------------------------------------------
 
-def log_probabilities(binaries, place, *flags):
-    """Of the tokens of a prompt, as the server has them, and what it says."""
+def complete(binaries, place, *flags, **fields):
+    """The server's log-probabilities of one prompt, and what it says."""
     with Server([str(binaries / "tessera"), "serve", str(place), "--port=0",
                  "--set=inference.context=128", "--set=precision.compute=fp32",
                  *flags]) as server:
         status, answer = server.post(
-            "/v1/completions", prompt="The command reads a file, it's 12345 o'clock. " * 2,
-            echo=True, max_tokens=0, logprobs=0)
+            "/v1/completions", prompt="The command reads a file, it's 12345 o'clock. " * 2, **fields)
         assert status == 200, answer
-        marks = answer["choices"][0]["logprobs"]["token_logprobs"]
-        return numpy.array([m for m in marks if m is not None]), "".join(server.lines)
+        return answer["choices"][0]["logprobs"], "".join(server.lines)
+
+
+def log_probabilities(binaries, place, *flags):
+    """Of the tokens of a prompt, as the server has them, and what it says."""
+    answer, said = complete(binaries, place, *flags, echo=True, max_tokens=0, logprobs=0)
+    return numpy.array([m for m in answer["token_logprobs"] if m is not None]), said
 
 
 def more_bits(name):
@@ -447,6 +451,19 @@ STORED = {"Q8_0": lambda name, i: Type.Q8_0,
           "Q4_K": lambda name, i: Type.Q6_K if more_bits(name) else Type.Q4_K,
           "Q5_K": lambda name, i: Type.Q5_K,
           "mixed": lambda name, i: [Type.Q4_0, Type.Q8_0, Type.Q5_1, Type.F16, Type.BF16][i % 5]}
+
+
+def compare_bytes(binaries, path, imported):
+    """After a prompt of many rows: with dequantized matrices, activations of bf16 and of int8."""
+    places = [(imported, ()), (path, ("auto",)), (path, ("int8",))]
+    tops = [sorted(complete(binaries, place, max_tokens=1, logprobs=5, *[
+        flag for kind in kinds for flag in ("--set=precision.compute=bf16",
+                                            f"--set=inference.activations={kind}")])[0]
+                   ["top_logprobs"][0].values()) for place, kinds in places]
+    expected, bf16, int8 = map(numpy.array, tops)
+    errors = [numpy.abs(ours - expected).max() for ours in (bf16, int8)]
+    fact(f"int8 activations: the likeliest tokens to {errors[1]:.1e}, in bf16 to {errors[0]:.1e}",
+         len(int8) == 5 and errors[1] < 0.1 and (bf16 != int8).any(), errors)
 
 
 def compare_stored(binaries, folder, kinds):
@@ -474,6 +491,8 @@ def compare_stored(binaries, folder, kinds):
         error = numpy.abs(ours - dequantized).max()
         fact(f"{what}: {len(ours)} log-probabilities as stored are those of the dequantized "
              f"matrices, to {error:.1e}", len(ours) > 40 and error < 1e-4)
+        if what == "Q4_K":
+            compare_bytes(binaries, path, out)
         without = {k: n for k, n in counts.items() if k == "Q5_1"}
         line = ", ".join(f"{n} {k}" for k, n in sorted(without.items()))
         table = {"mixed": "Q4_0"}.get(what, what)

@@ -335,8 +335,8 @@ llvm::Expected<Tensors> KernelProgram::run(llvm::StringRef name,
 
 llvm::Expected<Tensor> runMain(const std::string &text,
                                const std::string &target,
-                               llvm::ArrayRef<Tensor> inputs) {
-  return MainPrograms(target).run(text, inputs);
+                               llvm::ArrayRef<Tensor> inputs, bool byteRows) {
+  return MainPrograms(target, byteRows).run(text, inputs);
 }
 
 struct MainPrograms::Program {
@@ -344,7 +344,8 @@ struct MainPrograms::Program {
   std::unique_ptr<KernelProgram> kernels;
 };
 
-MainPrograms::MainPrograms(std::string target) : target(std::move(target)) {}
+MainPrograms::MainPrograms(std::string target, bool byteRows)
+    : target(std::move(target)), byteRows(byteRows) {}
 MainPrograms::~MainPrograms() = default;
 
 llvm::Expected<Tensor> MainPrograms::run(const std::string &text,
@@ -359,7 +360,7 @@ llvm::Expected<Tensor> MainPrograms::run(const std::string &text,
     PassManager pipeline(&kernelContext());
     buildFusionPipeline(pipeline);
     pipeline.addPass(createVerifyFused());
-    buildSelectionPipeline(pipeline, {target});
+    buildSelectionPipeline(pipeline, {target}, byteRows);
     buildKernelsPipeline(pipeline, {target});
     if (failed(pipeline.run(*made->module)))
       return llvm::createStringError("no kernels");

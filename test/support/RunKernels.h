@@ -61,15 +61,16 @@ private:
 };
 
 /// @main's only result after fusion and tiling for `target`, of a module's
-/// text. Errors: as compile and run have them; passes print theirs.
+/// text; `byteRows`: of plan-kernels. Errors: as compile and run have them;
+/// passes print theirs.
 llvm::Expected<interpreter::Tensor>
 runMain(const std::string &text, const std::string &target,
-        llvm::ArrayRef<interpreter::Tensor> inputs);
+        llvm::ArrayRef<interpreter::Tensor> inputs, bool byteRows = false);
 
 /// The same, but each text is compiled once.
 class MainPrograms {
 public:
-  explicit MainPrograms(std::string target);
+  explicit MainPrograms(std::string target, bool byteRows = false);
   ~MainPrograms();
   llvm::Expected<interpreter::Tensor>
   run(const std::string &text, llvm::ArrayRef<interpreter::Tensor> inputs,
@@ -78,6 +79,7 @@ public:
 private:
   struct Program;
   std::string target;
+  bool byteRows;
   std::map<std::string, std::unique_ptr<Program>> programs;
 };
 

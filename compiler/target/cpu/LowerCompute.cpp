@@ -89,6 +89,49 @@ Value KernelLowering::multiplyBytes(Value sum, Value left, Value right) {
   return sum;
 }
 
+// The same as two sums of 16 bits; the maker of the op bounds them.
+Value KernelLowering::multiplyPairs(Value sum, Value left, Value right) {
+  const bool isWide = target.lanes == 16;
+  Type halves = VectorType::get({2 * target.lanes}, b.getI16Type());
+  auto cast = [&](Value x, Type to) -> Value {
+    return b.create<LLVM::BitcastOp>(loc, to, x);
+  };
+  Type bytes = VectorType::get({4 * target.lanes}, b.getI8Type());
+  Value products =
+      b.create<LLVM::CallIntrinsicOp>(
+           loc, halves,
+           b.getStringAttr(isWide ? "llvm.x86.avx512.pmaddubs.w.512"
+                                  : "llvm.x86.avx2.pmadd.ub.sw"),
+           ValueRange{cast(right, bytes), cast(left, bytes)})
+          .getResults();
+  return cast(b.create<arith::AddIOp>(loc, cast(sum, halves), products),
+              sum.getType());
+}
+
+llvm::Error KernelLowering::lowerDotPairs(tile::DotPairsOp op) {
+  Tile lhs = tileOf(op.getLhs()), rhs = tileOf(op.getRhs()),
+       sum = tileOf(op.getAccumulator());
+  const bool isWide = target.lanes == 16;
+  Type halves = VectorType::get({2 * target.lanes}, b.getI16Type());
+  auto cast = [&](Value x) -> Value {
+    return b.create<LLVM::BitcastOp>(loc, halves, x);
+  };
+  for (auto [x, y, so] : llvm::zip_equal(lhs.pieces, rhs.pieces, sum.pieces)) {
+    if (!isa<VectorType>(so.getType()))
+      return error(op, "requires more than one column");
+    Value products =
+        b.create<LLVM::CallIntrinsicOp>(
+             loc, so.getType(),
+             b.getStringAttr(isWide ? "llvm.x86.avx512.pmaddw.d.512"
+                                    : "llvm.x86.avx2.pmadd.wd"),
+             ValueRange{cast(x), cast(y)})
+            .getResults();
+    so = b.create<arith::AddIOp>(loc, so, products);
+  }
+  bind(op.getResult(), std::move(sum));
+  return llvm::Error::success();
+}
+
 // One splat of A and a row of accumulators at a time, so that only the
 // accumulators, a row of B and one splat are live.
 llvm::Error KernelLowering::lowerMma(tile::MmaOp op) {
@@ -127,7 +170,8 @@ llvm::Error KernelLowering::lowerMma(tile::MmaOp op) {
                      ValueRange{sum, left, right[c]})
                     .getResults();
         else if (bytes)
-          sum = multiplyBytes(sum, left, right[c]);
+          sum = op.getPairs() ? multiplyPairs(sum, left, right[c])
+                              : multiplyBytes(sum, left, right[c]);
         else
           sum = b.create<math::FmaOp>(loc, left, right[c], sum);
       }

@@ -158,6 +158,7 @@ llvm::Error KernelLowering::lowerOp(Operation *op) {
       .Case([&](tile::BroadcastOp o) { return lowerBroadcast(o); })
       .Case([&](tile::IotaOp o) { return lowerIota(o); })
       .Case([&](tile::LookupOp o) { return lowerLookup(o); })
+      .Case([&](tile::DotPairsOp o) { return lowerDotPairs(o); })
       .Case([&](tile::TransposeOp o) {
         bind(o.getResult(), p.transpose(tileOf(o.getInput())));
         return llvm::Error::success();

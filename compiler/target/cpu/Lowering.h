@@ -146,6 +146,7 @@ private:
   llvm::Error lowerBroadcast(tile::BroadcastOp op);
   llvm::Error lowerIota(tile::IotaOp op);
   llvm::Error lowerLookup(tile::LookupOp op);
+  llvm::Error lowerDotPairs(tile::DotPairsOp op);
   llvm::Error lowerVector(mlir::Operation *op);
   void castShape(const Tile &input, Tile &result);
   void interleave(const Tile &x, const Tile &y, Tile &result);
@@ -156,6 +157,8 @@ private:
   mlir::Value leftElement(const Tile &lhs, int64_t i, int64_t k, bool isBf16,
                           mlir::Type type);
   mlir::Value multiplyBytes(mlir::Value sum, mlir::Value left,
+                            mlir::Value right);
+  mlir::Value multiplyPairs(mlir::Value sum, mlir::Value left,
                             mlir::Value right);
   mlir::Value leftPair(const Tile &lhs, int64_t i, int64_t k);
   mlir::Value rightPair(const Tile &rhs, int64_t k, int64_t chunk);

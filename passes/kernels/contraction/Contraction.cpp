@@ -14,7 +14,7 @@ using namespace tessera::graph;
 static void forbidReuse(LaunchSpec &spec, const ContractionPlan &plan,
                         unsigned inputs) {
   llvm::SmallBitVector used(inputs);
-  bool readsLeft = !plan.quant || !plan.quant->integers;
+  bool readsLeft = !plan.quant || !plan.quant->readsIntegers();
   if (readsLeft)
     used.set(plan.lhs.argument);
   used.set(plan.rhs.argument);
@@ -51,7 +51,7 @@ tessera::tileContraction(ClusterOp cluster, TilingContext &context) {
   const ContractionPlan *plan = &choice->plan;
   Block &body = cluster.getBody().front();
   SmallVector<Value> operands{body.getArgument(plan->rhs.argument)};
-  bool integers = plan->quant && plan->quant->integers;
+  bool integers = plan->quant && plan->quant->readsIntegers();
   if (!integers)
     operands.push_back(body.getArgument(plan->lhs.argument));
   if (plan->groups)

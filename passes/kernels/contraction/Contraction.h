@@ -52,6 +52,9 @@ struct ContractionQuant {
   /// If so: rows are multiplied as integers, to which an earlier launch
   /// converts them (IntegerRows); they are the kernel's first buffer.
   bool integers = false;
+  /// Many rows on CPUs: they are multiplied as bytes, to which an earlier
+  /// launch converts them (IntegerRows too).
+  bool bytes = false;
   /// The product sums over the matrix's rows, as in the gradient of a linear
   /// layer's input (dY W); its columns are the matrix's.
   bool sumsRows = false;
@@ -59,6 +62,8 @@ struct ContractionQuant {
   /// bf16 in the packed layout, which has no scales: products read micropanels
   /// as panels of 16 columns that are already staged.
   bool isMicropanels() const { return !layout.hasScales(); }
+  /// Whether the product reads IntegerRows instead of its rows.
+  bool readsIntegers() const { return integers || bytes; }
 };
 
 /// A block of a contraction's grid on a CPU: its rows and columns are multiples
@@ -79,11 +84,19 @@ struct CpuBlock {
 ///
 /// For super-blocks there is a sum for each scale of the weights, and where
 /// they have minima, it is the bits of f32 of minus the sum.
+///
+/// Rows of bytes have one byte of each column, from -127 to 127:
+///
+///   words   [blocks, 8]
+///   sums    [parts]         minus the sum times the row's scale, bits of f32
+///   scales  [groups]        the bits of f32
 struct IntegerRows {
   static constexpr int64_t kWords = kQuantBlock / 4;
   int64_t rows, blocks, groups, parts; ///< parts: those with a sum
+  bool bytes = false;
 
-  int64_t sums() const { return blocks * 2 * kWords; }
+  int64_t wordsOfBlock() const { return bytes ? kWords : 2 * kWords; }
+  int64_t sums() const { return blocks * wordsOfBlock(); }
   int64_t scales() const { return sums() + parts; }
   int64_t width() const { return scales() + groups; }
   View view() const;
@@ -209,6 +222,10 @@ llvm::Error chooseQuantGrid(ContractionPlan &plan, const TileTarget &target);
 
 /// Whether a product with few rows is computed on integers.
 bool multipliesIntegers(const ContractionPlan &plan);
+/// Whether a product with many rows can be computed on rows of bytes, and its
+/// grid then.
+bool canMultiplyBytes(const ContractionPlan &plan);
+void chooseByteGrid(ContractionPlan &plan);
 IntegerRows integerRows(const ContractionPlan &plan);
 /// The product's rows as integers, from a launch before the cluster or from an
 /// earlier one with the same rows.

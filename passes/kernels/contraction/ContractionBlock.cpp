@@ -251,6 +251,14 @@ void ContractionBlock::forEachStep(int64_t step, RowsBody body) const {
               [&](Value i, int64_t depth) { body(mul(i, step), depth); });
 }
 
+Value ContractionBlock::firstIntegerRow() const {
+  Value first = index(0);
+  for (unsigned dim : plan.outer)
+    if (plan.dims[dim].lhs)
+      first = add(mul(first, plan.dims[dim].size), outerIndices[dim]);
+  return add(mul(first, plan.rowDim().size), rowStart);
+}
+
 Value ContractionBlock::micropanelOf(Value column) const {
   Value micropanel = div(add(columnStart, column), kMicropanel);
   if (groupMicropanel)

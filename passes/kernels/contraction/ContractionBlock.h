@@ -102,6 +102,8 @@ struct ContractionBlock : ContractionOps {
   mlir::Value firstColumn(mlir::Value panel) const {
     return add(columnStart, mul(panel, tiles.width));
   }
+  /// The block's first one of the rows that IntegerRows has.
+  mlir::Value firstIntegerRow() const;
   /// The micropanel that begins at a column of the block.
   mlir::Value micropanelOf(mlir::Value column) const;
   /// Column of the matrix at a column of the block, if products sum over the

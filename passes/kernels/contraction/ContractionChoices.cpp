@@ -106,6 +106,23 @@ static void chooseVectorTiles(ContractionTiles &tiles,
        (column.size > 1 && column.rhs != 1) || !usedOnce);
 }
 
+// A register of sums for each row where words are multiplied by vpdpbusd, else
+// pairs in two. Few pairs of 6 bits are added before they are multiplied by
+// their scale, so that sums of both have to be in registers (ByteRows.cpp).
+static void chooseByteTiles(ContractionTiles &tiles,
+                            const ContractionPlan &plan,
+                            const TileTarget &target) {
+  tiles.width = std::min(kMicropanel, plan.columnDim().size);
+  const int64_t most = target.byteDot                 ? 12
+                       : plan.quant->layout.bits == 6 ? 4
+                                                      : 6;
+  tiles.height = partsOf(plan.blockRows, partsOf(plan.blockRows, most));
+  tiles.groupRows = plan.blockRows;
+  tiles.kStep = kQuantBlock;
+  tiles.stagesRows = tiles.stagesColumns = false;
+  tiles.rowsSumFirst = false;
+}
+
 // The staged part of a chunk fits the budget: all panels, one group of rows.
 static void chooseChunks(ContractionTiles &tiles, const ContractionPlan &plan,
                          const TileTarget &target) {
@@ -139,6 +156,8 @@ ContractionTiles tessera::chooseTiles(const ContractionPlan &plan,
   chooseTypes(tiles, plan, target);
   if (tiles.matrices)
     chooseMatrixTiles(tiles, plan);
+  else if (plan.quant && plan.quant->bytes)
+    chooseByteTiles(tiles, plan, target);
   else
     chooseVectorTiles(tiles, plan, target);
   chooseChunks(tiles, plan, target);

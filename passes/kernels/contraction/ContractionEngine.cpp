@@ -54,6 +54,8 @@ static MakeEngine *engineOf(const ContractionBlock &block) {
     return plan.quant->integers ? fewSuperIntegers : fewSuperFloats;
   if (streams)
     return plan.quant->integers ? fewIntegerRows : fewFloatRows;
+  if (plan.quant && plan.quant->bytes)
+    return byteRows;
   if (!block.tiles.matrices)
     return vectorProduct;
   return block.tiles.transposed ? transposedProduct : matrixProduct;

@@ -50,12 +50,14 @@ protected:
 using MakeEngine = std::unique_ptr<ContractionEngine>(ContractionBlock &,
                                                       ContractionEpilogue &);
 MakeEngine vectorProduct, matrixProduct, transposedProduct, fewFloatRows,
-    fewIntegerRows, fewSuperFloats, fewSuperIntegers;
+    fewIntegerRows, fewSuperFloats, fewSuperIntegers, byteRows;
 
 using TileBody = llvm::function_ref<void(const TilePlace &)>;
 /// body(place) over the register tiles of the block's rows, as one group; if
 /// some are a group's, over those.
 void forEachTile(ContractionBlock &block, TileBody body);
+/// body(first row, rows) over the rows of those.
+void forEachRowTile(ContractionBlock &block, ContractionOps::RowsBody body);
 /// The same of a group of `rows` rows.
 void forEachTileOfGroup(ContractionBlock &block, int64_t rows, TileBody body);
 /// Heights of tiles by which any number of rows is covered, the largest first.

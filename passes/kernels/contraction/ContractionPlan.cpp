@@ -53,8 +53,9 @@ bool ContractionPlan::fitsMatrices() const {
   };
   bool sumsGroups = groups && groups->ofSum;
   return usesMatrices && !sumsGroups &&
-         (!quant || isMicropanels() || !quant->streams) && isBf16(lhs) &&
-         isBf16(rhs) && !repeats(rowDim().size, rowDim().lhs) &&
+         (!quant || isMicropanels() || !quant->streams) &&
+         !(quant && quant->bytes) && isBf16(lhs) && isBf16(rhs) &&
+         !repeats(rowDim().size, rowDim().lhs) &&
          !repeats(columnDim().size, columnDim().rhs) &&
          !repeats(sum.size, sum.lhs) && !repeats(sum.size, sum.rhs);
 }
@@ -96,7 +97,7 @@ std::string ContractionPlan::key() const {
           quant->layout.group, int64_t(quant->layout.zeros),
           int64_t(quant->layout.floats), int64_t(quant->layout.superBlocks),
           int64_t(quant->sumsRows), int64_t(quant->streams),
-          int64_t(quant->integers)})
+          int64_t(quant->integers), int64_t(quant->bytes)})
       add(value);
   if (packed)
     add(packed->depth);

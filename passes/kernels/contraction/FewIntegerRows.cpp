@@ -35,7 +35,7 @@ private:
 // An earlier launch has converted them.
 void FewIntegerRows::stageRows() {
   memory = emitView(b, loc, block.kernel.getBuffers()[0], packed.view());
-  first = firstIntegerRow();
+  first = block.firstIntegerRow();
 }
 
 // i32 [rows], at index `at` of the packed rows.

@@ -100,14 +100,6 @@ Value FewRows::loadElements(Value row, Value k, int64_t count) const {
   return x;
 }
 
-Value FewRows::firstIntegerRow() const {
-  Value first = index(0);
-  for (unsigned dim : plan.outer)
-    if (plan.dims[dim].lhs)
-      first = add(mul(first, plan.dims[dim].size), block.outerIndices[dim]);
-  return add(mul(first, plan.rowDim().size), block.rowStart);
-}
-
 // Only the first tile of rows of a micropanel prefetches; the others find it in
 // cache.
 Value FewRows::loadWords(Value micropanel, Value at, const Rows &rows) const {

@@ -46,8 +46,6 @@ protected:
   QuantWeights weights;
   const QuantizedLayout &layout;
 
-  /// The block's first one of the rows that IntegerRows has.
-  mlir::Value firstIntegerRow() const;
   /// Rows of the block that are there.
   void forEachRow(llvm::function_ref<void(mlir::Value)> body) const;
 

@@ -246,7 +246,7 @@ Value FewSuperFloats::loadSums(const Rows &rows, Value at) {
 // An earlier launch has converted them.
 void FewSuperIntegers::stageRows() {
   memory = emitView(b, loc, block.kernel.getBuffers()[0], packed.view());
-  first = firstIntegerRow();
+  first = block.firstIntegerRow();
 }
 
 // i32 [rows, 16], the same in each column.

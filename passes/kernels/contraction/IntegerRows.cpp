@@ -9,6 +9,9 @@
 // and is scaled at its end. The numbers of a row are the same in every batch
 // and on every target.
 //
+// Many rows may become bytes instead, from -127 to 127: a group's largest
+// element is 127 times the scale, as in llama.cpp's q8_K and q8_0.
+//
 // A separate launch makes the integers, once for all products that read the
 // same rows.
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -37,11 +40,17 @@ bool tessera::multipliesIntegers(const ContractionPlan &plan) {
          layout.group <= mostColumns && !layout.floats;
 }
 
+bool tessera::canMultiplyBytes(const ContractionPlan &plan) {
+  return plan.quant && !plan.quant->streams && !plan.quant->sumsRows &&
+         plan.lhs.element.isBF16() && plan.quant->layout.superBlocks;
+}
+
 IntegerRows tessera::integerRows(const ContractionPlan &plan) {
   const QuantizedLayout &layout = plan.quant->layout;
   IntegerRows rows{plan.rowDim().size, layout.blocks(), layout.groups(),
                    layout.superBlocks ? layout.columns / layout.scaleColumns()
-                                      : layout.groups()};
+                                      : layout.groups(),
+                   plan.quant->bytes};
   for (unsigned dim : plan.outer)
     if (plan.dims[dim].lhs)
       rows.rows *= plan.dims[dim].size;
@@ -91,6 +100,9 @@ private:
   Value fold(Value x, tile::ReduceKind kind);
   Value load(Value k, int64_t count);
   void emitGroup(Value group, int64_t size);
+  void emitByteGroup(Value group);
+  void emitByteBlock(Value block, Value inverse, Value negated);
+  void storeBytes(Value first, int64_t part);
   Value largest(Value k, int64_t size);
   /// body(first column, columns, value so far) over a group's blocks.
   Value overBlocks(Value k, int64_t size, Value init,
@@ -305,6 +317,91 @@ void IntegerRowsEmitter::emitGroup(Value group, int64_t size) {
   storeScale();
 }
 
+// The bytes of a part of a block, those with one scale of the weights: words of
+// the even columns, then of the odd ones (SuperBlocks.h).
+void IntegerRowsEmitter::storeBytes(Value first, int64_t part) {
+  const int64_t size = layout.scaleColumns(), words = size / 8;
+  SmallVector<int64_t> shape{words, 4, 2}, strides{8, 2, 1};
+  auto flat = cast<MemRefType>(integers.getType());
+  Value columns = b.create<memref::ReinterpretCastOp>(
+      loc,
+      MemRefType::get(
+          shape, flat.getElementType(),
+          StridedLayoutAttr::get(b.getContext(), part * size, strides),
+          flat.getMemorySpace()),
+      integers, part * size, shape, strides);
+  auto type = VectorType::get({words}, b.getI32Type());
+  for (int64_t odd = 0; odd < 2; ++odd) {
+    Value word;
+    for (int64_t byte = 0; byte < 4; ++byte) {
+      Value x = b.create<tile::LoadOp>(
+          loc, type, columns, ValueRange{index(0), index(byte), index(odd)},
+          ValueRange(), ArrayRef<int64_t>{0});
+      x = b.create<arith::AndIOp>(loc, x, like(x, 255));
+      if (byte)
+        x = b.create<arith::ShLIOp>(loc, x, like(x, uint32_t(8 * byte)));
+      word = word ? b.create<arith::OrIOp>(loc, word, x).getResult() : x;
+    }
+    b.create<tile::StoreOp>(
+        loc, word, packed,
+        ValueRange{row, add(first, index(part * size / 4 + odd * words))},
+        ValueRange(), ArrayRef<int64_t>{1});
+  }
+}
+
+// One block: its words, and minus the sum of each part, times the scale.
+void IntegerRowsEmitter::emitByteBlock(Value block, Value inverse,
+                                       Value negated) {
+  const int64_t size = layout.scaleColumns(), parts = kQuantBlock / size;
+  Value x = load(mul(block, kQuantBlock), kQuantBlock);
+  x = b.create<arith::MulFOp>(loc, x, spread(inverse, kQuantBlock));
+  auto type = cast<VectorType>(x.getType());
+  x = b.create<arith::AddFOp>(
+      loc, x,
+      b.create<arith::ConstantOp>(loc, DenseElementsAttr::get(type, kRounder)));
+  Value bits = b.create<arith::BitcastOp>(loc, type.clone(b.getI32Type()), x);
+  b.create<tile::StoreOp>(
+      loc, b.create<arith::SubIOp>(loc, bits, like(bits, kRounderBits)),
+      integers, ValueRange{index(0)}, ValueRange(), ArrayRef<int64_t>{0});
+  for (int64_t part = 0; part < parts; ++part) {
+    storeBytes(mul(block, IntegerRows::kWords), part);
+    Value of = b.create<tile::LoadOp>(
+        loc, VectorType::get({size}, b.getI32Type()), integers,
+        ValueRange{index(part * size)}, ValueRange(), ArrayRef<int64_t>{0});
+    Value sum = b.create<arith::SIToFPOp>(loc, b.getF32Type(),
+                                          fold(of, tile::ReduceKind::sum));
+    sum = b.create<arith::MulFOp>(loc, sum, negated);
+    b.create<memref::StoreOp>(
+        loc, b.create<arith::BitcastOp>(loc, b.getI32Type(), sum), packed,
+        ValueRange{row, add(mul(block, parts), index(to.sums() + part))});
+  }
+}
+
+// Where all are almost zero the scale stays a normal number. If an element is
+// not finite, the scale is NaN, so that all products with the row are.
+void IntegerRowsEmitter::emitByteGroup(Value group) {
+  constexpr uint32_t kLeast = (127 - 100) << 23, kInfinity = 0x7f800000;
+  Value bits = largest(mul(group, layout.group), layout.group);
+  auto isFinite = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ult, bits,
+                                          like(bits, kInfinity));
+  bits = b.create<arith::MaxSIOp>(loc, bits, like(bits, kLeast));
+  Value most = b.create<arith::BitcastOp>(loc, b.getF32Type(), bits);
+  auto number = [&](float value) -> Value {
+    return b.create<arith::ConstantOp>(loc, b.getF32FloatAttr(value));
+  };
+  Value inverse = b.create<arith::DivFOp>(loc, number(127), most),
+        scale = b.create<arith::DivFOp>(loc, most, number(127));
+  scale = b.create<arith::SelectOp>(loc, isFinite, scale, number(NAN));
+  Value negated = b.create<arith::NegFOp>(loc, scale);
+  forRange(index(0), index(layout.group / kQuantBlock), 1, [&](Value i) {
+    emitByteBlock(add(mul(group, layout.group / kQuantBlock), i), inverse,
+                  negated);
+  });
+  b.create<memref::StoreOp>(
+      loc, b.create<arith::BitcastOp>(loc, b.getI32Type(), scale), packed,
+      ValueRange{row, add(index(to.scales()), group)});
+}
+
 void IntegerRowsEmitter::emit() {
   integers = b.create<tile::AllocOp>(
       loc, MemRefType::get(
@@ -330,7 +427,8 @@ void IntegerRowsEmitter::emit() {
     auto loop = b.create<scf::ForOp>(loc, begin, end, index(1));
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
-    emitGroup(loop.getInductionVar(), layout.group);
+    to.bytes ? emitByteGroup(loop.getInductionVar())
+             : emitGroup(loop.getInductionVar(), layout.group);
   }
   if (!rest)
     return;
@@ -351,9 +449,11 @@ llvm::Expected<Value> tessera::launchIntegerRows(const ContractionPlan &plan,
   auto type = RankedTensorType::get({rows.rows, rows.width()},
                                     IntegerType::get(input.getContext(), 32));
   LaunchSpec spec;
-  spec.name = "integer_rows";
+  spec.name = rows.bytes ? "byte_rows" : "integer_rows";
   spec.skeleton = tile::Skeleton::row;
-  spec.summary = "rows as integers, a scale for each group of columns";
+  spec.summary = rows.bytes
+                     ? "rows as bytes, a scale for each group of columns"
+                     : "rows as integers, a scale for each group of columns";
   spec.buffers = {bufferType(input.getType()), bufferType(type)};
   spec.access = {tile::Access::read, tile::Access::write};
   spec.blocks = rows.rows *

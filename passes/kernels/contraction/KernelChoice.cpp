@@ -25,10 +25,12 @@ static Engine engineOf(const ContractionPlan &plan,
 ContractionPlanAttr tessera::choicesOf(const ContractionPlan &plan,
                                        const TilingContext &context,
                                        MLIRContext *mlir) {
-  bool integers = plan.quant && plan.quant->integers;
+  bool integers = plan.quant && plan.quant->integers,
+       bytes = plan.quant && plan.quant->bytes;
   bool streamed = plan.streams() || (plan.quant && plan.quant->streams);
   return ContractionPlanAttr::get(mlir, engineOf(plan, context),
                                   integers      ? OperandSource::integers
+                                  : bytes       ? OperandSource::bytes
                                   : plan.packed ? OperandSource::packed
                                                 : OperandSource::memory,
                                   streamed && !context.isGpu()
@@ -119,7 +121,8 @@ static llvm::Error takeTile(ContractionPlan &plan, ContractionPlanAttr wanted) {
 }
 
 llvm::Expected<KernelChoice>
-tessera::chooseContraction(ClusterOp cluster, const TilingContext &context) {
+tessera::chooseContraction(ClusterOp cluster, const TilingContext &context,
+                           bool bytes) {
   llvm::Expected<ContractionPlan> plan =
       planContraction(cluster, context.target());
   if (!plan)
@@ -128,6 +131,10 @@ tessera::chooseContraction(ClusterOp cluster, const TilingContext &context) {
   if (!named)
     return named.takeError();
   ContractionPlanAttr wanted = *named;
+  if (wanted)
+    bytes = wanted.getLhs() == OperandSource::bytes;
+  if (bytes && !context.isGpu() && canMultiplyBytes(*plan))
+    chooseByteGrid(*plan);
   if (context.hasMatrixTiles())
     if ((plan->packed = packedRows(*plan)))
       chooseGrid(*plan);

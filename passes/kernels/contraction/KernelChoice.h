@@ -13,9 +13,12 @@ struct KernelChoice {
 
 /// The kernel of a contraction or grouped cluster for all targets of the
 /// context: that of its `tile.plan`, if it has one. Fails as planContraction
-/// does, and where `tile.plan` asks for a kernel that does not exist.
+/// does, and where `tile.plan` asks for a kernel that does not exist. Without
+/// it, `bytes` says whether many rows are multiplied by quantized weights as
+/// bytes, where there is such a kernel.
 llvm::Expected<KernelChoice> chooseContraction(graph::ClusterOp cluster,
-                                               const TilingContext &context);
+                                               const TilingContext &context,
+                                               bool bytes = false);
 
 /// The plan's choices, for `tile.plan`.
 tile::ContractionPlanAttr choicesOf(const ContractionPlan &plan,

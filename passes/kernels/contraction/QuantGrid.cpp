@@ -69,6 +69,20 @@ static llvm::Error chooseRowSumGrid(ContractionPlan &plan,
   return llvm::Error::success();
 }
 
+void tessera::chooseByteGrid(ContractionPlan &plan) {
+  // A block's rows of bytes stay in L2, and staging a panel takes a hundredth
+  // of their products' time.
+  constexpr int64_t kRows = 128, kLeast = 64, kMost = 256;
+  plan.quant->bytes = true;
+  const int64_t rows = plan.typicalRows(), columns = plan.columnDim().size;
+  plan.blockRows = std::min<int64_t>(
+      plan.rowDim().size,
+      llvm::alignTo(partsOf(rows, partsOf(rows, kRows)), CpuBlock::kRowStep));
+  const int64_t wanted =
+      llvm::alignTo(partsOf(columns, kWantedBlocks), kMicropanel);
+  plan.blockColumns = std::min(columns, std::clamp(wanted, kLeast, kMost));
+}
+
 llvm::Error tessera::chooseQuantGrid(ContractionPlan &plan,
                                      const TileTarget &target) {
   int64_t columns = plan.quant->layout.columns;

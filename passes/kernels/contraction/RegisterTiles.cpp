@@ -64,11 +64,15 @@ void tessera::forEachTileOfGroup(ContractionBlock &block, int64_t rows,
 }
 
 void tessera::forEachTile(ContractionBlock &block, TileBody body) {
+  forEachRowTile(block, [&](Value row, int64_t rows) {
+    forEachTileOfRow(block, row, rows, body);
+  });
+}
+
+void tessera::forEachRowTile(ContractionBlock &block,
+                             ContractionOps::RowsBody emitRow) {
   const ContractionPlan &plan = block.plan;
   int64_t height = block.tiles.height;
-  auto emitRow = [&](Value row, int64_t rows) {
-    forEachTileOfRow(block, row, rows, body);
-  };
   if (block.ownedRows)
     return block.forEachPartOf(block.ownedRows, heightsOf(block.tiles),
                                emitRow);

@@ -202,6 +202,14 @@ func.func @mma_types(%a: vector<8x8xbf16>, %b: vector<8x8xf32>) {
 
 // -----
 
+func.func @mma_pairs(%a: vector<8x8xf32>) {
+  // expected-error@+1 {{`pairs` are of words of bytes, got 'vector<8x8xf32>'}}
+  %0 = tile.mma %a, %a, %a pairs : vector<8x8xf32>, vector<8x8xf32>, vector<8x8xf32>
+  return
+}
+
+// -----
+
 func.func @mma_accumulator(%a: vector<8x8xbf16>) {
   // expected-error@+1 {{accumulates in f32, got 'vector<8x8xbf16>'}}
   %0 = tile.mma %a, %a, %a : vector<8x8xbf16>, vector<8x8xbf16>, vector<8x8xbf16>

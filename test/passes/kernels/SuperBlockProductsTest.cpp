@@ -1,14 +1,16 @@
 // Few rows of bf16 times weights in super-blocks: against loops that do the
-// same arithmetic from its definition, to the bit. Many rows, each the same
-// whatever others there are.
+// same arithmetic from its definition, to the bit; many rows as bytes too. Many
+// rows of floats, each the same whatever others there are.
 #include "compiler/target/cpu/CpuTarget.h"
 #include "hardware/Targets.h"
 #include "runtime/support/Floats.h"
 #include "runtime/support/QuantizedLayout.h"
 #include "test/support/RunKernels.h"
+#include <array>
 #include <cmath>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <numeric>
 #include <random>
 
 using namespace tessera;
@@ -72,11 +74,13 @@ func.func @main(%x: tensor<{0}x{1}xbf16>, %q: {2}, %s: {3}) -> tensor<{0}x{4}xf3
         count, layout.columns, words(values), words(scales), layout.rows,
         layout.bits);
   }
-  Tensor multiply(const Tensor &x, const std::string &target) const {
+  Tensor multiply(const Tensor &x, const std::string &target,
+                  bool byteRows = false) const {
     return llvm::cantFail(
-        runMain(program(x.shape[0]), target, {x, values, scales}));
+        runMain(program(x.shape[0]), target, {x, values, scales}, byteRows));
   }
   float reference(const Tensor &x, int64_t row, int64_t n) const;
+  float referenceOfBytes(const Tensor &x, int64_t row, int64_t n) const;
 };
 
 /// Magnitudes over many octaves; super-block 1 is zeros.
@@ -126,6 +130,59 @@ float SuperMatrix::reference(const Tensor &x, int64_t row, int64_t n) const {
   return sum;
 }
 
+/// A super-block of a row as bytes.
+struct ByteBlock {
+  float scale = 0;
+  std::array<int64_t, 256> integers{};
+  explicit ByteBlock(const double *x) {
+    float most = 0x1p-100f;
+    for (int64_t k = 0; k < 256; ++k)
+      most = std::max(most, std::abs(float(x[k])));
+    scale = most / 127;
+    for (int64_t k = 0; k < 256; ++k)
+      integers[k] = int64_t(std::nearbyint(float(x[k]) * (127 / most)));
+  }
+  int64_t sum(int64_t begin, int64_t count) const {
+    return std::accumulate(&integers[begin], &integers[begin] + count,
+                           int64_t(0));
+  }
+};
+
+/// Chunks of eight super-blocks; of each what is subtracted, then products.
+float SuperMatrix::referenceOfBytes(const Tensor &x, int64_t row,
+                                    int64_t n) const {
+  const int64_t size = layout.bits == 6 ? 16 : 32, parts = 256 / size,
+                supers = layout.columns / 256;
+  auto scaleOf = [&](int64_t super, int64_t part) {
+    const uint8_t bits = byte(n, super, part);
+    return size == 16 ? int64_t(int8_t(bits)) : int64_t(bits);
+  };
+  float sum = 0;
+  for (int64_t first = 0; first < supers; first += 8) {
+    std::vector<ByteBlock> blocks;
+    for (int64_t super = first; super < std::min(first + 8, supers); ++super)
+      blocks.emplace_back(&x.data[row * layout.columns + super * 256]);
+    for (int64_t i = 0; i < int64_t(blocks.size()); ++i)
+      for (int64_t part = 0; part < parts; ++part) {
+        const float least =
+            size == 32
+                ? float(byte(n, first + i, 8 + part)) * half(n, first + i, 16)
+                : float(scaleOf(first + i, part)) * half(n, first + i, 0) * 32;
+        const float total = float(blocks[i].sum(part * size, size));
+        sum = std::fma(total * -blocks[i].scale, least, sum);
+      }
+    for (int64_t i = 0; i < int64_t(blocks.size()); ++i) {
+      int64_t products = 0;
+      for (int64_t k = 0; k < 256; ++k)
+        products += blocks[i].integers[k] * scaleOf(first + i, k / size) *
+                    (q(n, (first + i) * 256 + k) + (size == 16 ? 32 : 0));
+      sum = std::fma(float(products) * half(n, first + i, 0), blocks[i].scale,
+                     sum);
+    }
+  }
+  return sum;
+}
+
 class SuperBlockProductsTest
     : public ::testing::TestWithParam<std::tuple<int64_t, std::string>> {
 protected:
@@ -160,6 +217,54 @@ TEST_P(SuperBlockProductsTest, WhatIsNoNumberSpoilsItsRowAlone) {
       EXPECT_EQ(float(result.data[i]), matrix.reference(x, i / 32, i % 32));
 }
 
+class SuperBlockBytesTest : public SuperBlockProductsTest {};
+
+TEST_P(SuperBlockBytesTest, AreThoseOfIntegersInEveryBatch) {
+  const SuperMatrix matrix(83, 2304, bits());
+  for (int64_t rows : {17, 41}) {
+    const Tensor x = drawRows(rows, 2304),
+                 result = matrix.multiply(x, target(), /*byteRows=*/true);
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t n = 0; n < 83; ++n)
+        ASSERT_EQ(float(result.data[row * 83 + n]),
+                  matrix.referenceOfBytes(x, row, n))
+            << "row " << row << " of " << rows << ", column " << n;
+  }
+}
+
+// All at the bounds of 16 and 32 bits, with both signs.
+TEST_P(SuperBlockBytesTest, NoSumLeavesItsBits) {
+  SuperMatrix matrix(32, 512, bits());
+  for (double &word : matrix.values.data)
+    word = -1;
+  for (size_t i = 0; i < matrix.scales.data.size(); ++i)
+    matrix.scales.data[i] = i / 16 % 5 ? (bits() < 6 ? 0x3f3f3f3f
+                                          : i % 2    ? int32_t(0x80808080)
+                                                     : 0x7f7f7f7f)
+                                       : 0x02173c00;
+  Tensor x({40, 512});
+  for (size_t i = 0; i < x.data.size(); ++i)
+    x.data[i] = i / 512 % 2 ? -1.0 : 1.0;
+  const Tensor result = matrix.multiply(x, target(), /*byteRows=*/true);
+  for (int64_t i = 0; i < 40 * 32; ++i)
+    ASSERT_EQ(float(result.data[i]), matrix.referenceOfBytes(x, i / 32, i % 32))
+        << "element " << i;
+}
+
+TEST_P(SuperBlockBytesTest, WhatIsNoNumberSpoilsItsRowAlone) {
+  const SuperMatrix matrix(32, 512, bits());
+  Tensor x = drawRows(20, 512);
+  x.data[512 + 40] = NAN;
+  x.data[3 * 512 + 300] = -INFINITY;
+  const Tensor result = matrix.multiply(x, target(), /*byteRows=*/true);
+  for (int64_t i = 0; i < 20 * 32; ++i)
+    if (i / 32 == 1 || i / 32 == 3)
+      EXPECT_TRUE(std::isnan(result.data[i])) << "element " << i;
+    else
+      EXPECT_EQ(float(result.data[i]),
+                matrix.referenceOfBytes(x, i / 32, i % 32));
+}
+
 class WidenedSuperBlocksTest : public SuperBlockProductsTest {};
 
 TEST_P(WidenedSuperBlocksTest, AreTheSameInEveryBatch) {
@@ -186,6 +291,12 @@ std::string superName(const ::testing::TestParamInfo<SuperParam> &info) {
 
 INSTANTIATE_TEST_SUITE_P(
     Targets, WidenedSuperBlocksTest,
+    ::testing::Combine(::testing::Values(4, 5, 6),
+                       ::testing::ValuesIn(cpuTargetNames())),
+    superName);
+
+INSTANTIATE_TEST_SUITE_P(
+    Targets, SuperBlockBytesTest,
     ::testing::Combine(::testing::Values(4, 5, 6),
                        ::testing::ValuesIn(cpuTargetNames())),
     superName);

@@ -45,8 +45,8 @@ recompute: selective
 dropout: {rate: 0.25}
 attention: {prompts: bidirectional}
 inference: {context: 512, batch: 3, chunk: 32, page: 16, pages: 99,
-            kv: int8, zeros: groups, layout: packed, numerics: training,
-            pooling: mean_sqrt, normalize: l2}
+            kv: int8, zeros: groups, layout: packed, activations: int8,
+            numerics: training, pooling: mean_sqrt, normalize: l2}
 adapter: {kind: lora, rank: 8, ranks: [down_proj=4, mlp.up_proj=2],
           alpha: 3, scaling: root, dropout: 0.1, base: fp32,
           target: [down_proj, up_proj], modules_to_save: [lm_head]}
@@ -76,8 +76,8 @@ gates: {require: [eval_loss<=3.20, eval_loss >= 1e-3], on_miss: roll_back,
   EXPECT_EQ(recipe.inference,
             (Recipe::Inference{512, 3, 32, 16, 99, KvKind::Int8, Quant::None,
                                32, ZeroPoints::Groups, WeightLayout::Packed,
-                               Numerics::Training, Pooling::MeanSqrt,
-                               Normalize::L2}));
+                               Activations::Int8, Numerics::Training,
+                               Pooling::MeanSqrt, Normalize::L2}));
   using Names = std::vector<std::string>;
   EXPECT_EQ(recipe.adapter,
             (AdapterRecipe{AdapterKind::Lora, 8, 3, AdapterScaling::Root,
