@@ -11,11 +11,14 @@
 // with both sums exact in 32 bits, so that they do not depend on the
 // instruction: below 127 × 256 × 63 × 128 in magnitude. What has to be
 // subtracted, minima or the offset of q, is a product of floats: the rows' sums
-// × dmin × minimum, or × d × scale × 32.
+// × dmin × minimum, or × d × scale × 32. Groups of int4 and int8 have no
+// integer scales: a row has one scale for a group, whose sum is below 127 × 255
+// × 2048.
 //
 // vpdpbusd adds products in 32 bits. AVX2 has vpmaddubsw, which adds two
 // products in 16 bits: so many of them are added there as 16 bits can hold,
-// then vpmaddwd multiplies the sums by their scale.
+// then vpmaddwd multiplies the sums by their scale. Weights of 8 bits fill
+// their bytes, and are extended to 16 bits before (tile.mma without `pairs`).
 #include "dialects/tile/TileQuantOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/kernels/ClusterLaunch.h"
@@ -26,13 +29,11 @@
 using namespace mlir;
 using namespace tessera;
 
-// Columns of the matrix that are staged at a time: 32 KiB of bytes.
-static constexpr int64_t kChunk = 2048;
+// Of columns that are staged at a time: 32 KiB of bytes.
+static constexpr int64_t kChunk = IntegerRows::kByteChunk;
 // Words whose products are added without a loop, so that the sums of a
 // super-block stay in registers.
 static constexpr int64_t kUnrolled = 2;
-static constexpr int64_t kSuper = QuantizedLayout::kSuperBlock;
-static constexpr int64_t kBlocks = kSuper / kQuantBlock;
 
 // Words of weights whose products with bytes up to 127 add up to less than 2^15
 // in pairs: 15 × 127 × 2 × 8 = 30480, 31 × 127 × 2 × 4 = 31496 and
@@ -46,8 +47,8 @@ class ByteRows : public ContractionEngine {
 public:
   ByteRows(ContractionBlock &block, ContractionEpilogue &epilogue)
       : ContractionEngine(block, epilogue), weights(block),
-        layout(weights.layout), superBlocks(weights),
-        packed(integerRows(plan)) {}
+        layout(weights.layout), superBlocks(weights), packed(integerRows(plan)),
+        pairs(!target.byteDot && layout.bits != 8) {}
   void allocate() override;
   void emit() override;
 
@@ -57,28 +58,30 @@ private:
     Value first; ///< of the block
     int64_t count;
   };
-  int64_t partsOfSuper() const { return kSuper / layout.scaleColumns(); }
-  int64_t wordsOfPart() const { return layout.scaleColumns() / 4; }
-  int64_t chunkSupers() const {
-    return std::min(kChunk, layout.columns) / kSuper;
+  /// Of a group: a super-block is one too.
+  int64_t partsOfGroup() const { return layout.group / partColumns(); }
+  int64_t partColumns() const { return IntegerRows::bytePart(layout); }
+  int64_t groupsOfChunk() const {
+    return std::min(kChunk, layout.columns) / layout.group;
   }
   VectorType lanes(Type element) const {
     return VectorType::get({1, kMicropanel}, element);
   }
 
+  void stageGroup(Value micropanel, Value group, Value slot);
   void stageSuper(Value micropanel, Value super, Value slot);
-  void stageBlock(Value micropanel, Value super, Value slot, int64_t at);
-  void stageScale(Value part, Value word, int64_t at, Value d, Value dmin);
+  void stageBlock(Value micropanel, Value block, Value slotBlock);
+  void stageScale(Value part, Value word, int64_t at, Value d);
   void storeLanes(Value value, Value memory, Value at) {
     store(value, memory, {at, index(0)}, {1});
   }
   Value number(Type type, uint32_t value) const;
 
-  void multiplyChunk(const Rows &rows, Value firstSuper, Value supers);
+  void multiplyChunk(const Rows &rows, Value firstGroup, Value groups);
   Value takeMinima(const Rows &rows, Value firstPart, Value parts, Value sum);
-  Value dotSuper(const Rows &rows, Value super, Value slot);
-  Value addWords(const Rows &rows, Value word, Value slotWord, int64_t count,
-                 bool pairs);
+  Value dotGroup(const Rows &rows, Value group, Value slot);
+  Value dotWholeGroup(const Rows &rows, Value word, Value slotWord);
+  Value addWords(const Rows &rows, Value word, Value slotWord, int64_t count);
   Value loadRow(const Rows &rows, Value at, Type element) const;
   Value spreadRows(Value x, const Rows &rows) const;
   Value spreadColumns(Value memory, Value at, Type element,
@@ -91,21 +94,24 @@ private:
   const QuantizedLayout &layout;
   const SuperBlockWeights superBlocks;
   IntegerRows packed;
+  const bool pairs;    ///< whether products are added in 16 bits first
   Value memory, first; ///< of the packed rows: all, the block's first
   Value bytes;         ///< i32 [words of a chunk, 16]: unsigned q
-  Value scales;        ///< i32 [parts of a chunk, 16]
+  Value scales;        ///< i32 [parts of a chunk, 16], of super-blocks
   Value minima;        ///< f32 [parts of a chunk, 16]
-  Value steps;         ///< f32 [super-blocks of a chunk, 16]: d
+  Value steps;         ///< f32 [groups of a chunk, 16]: scales, or d
   Value sums;          ///< f32 [rows of the block, 16]
 };
 } // namespace
 
 void ByteRows::allocate() {
-  const int64_t supers = chunkSupers(), parts = supers * partsOfSuper();
-  bytes = block.allocate({supers * kSuper / 4, kMicropanel}, b.getI32Type());
-  scales = block.allocate({parts, kMicropanel}, b.getI32Type());
+  const int64_t groups = groupsOfChunk(), parts = groups * partsOfGroup();
+  bytes =
+      block.allocate({groups * layout.group / 4, kMicropanel}, b.getI32Type());
+  if (layout.superBlocks)
+    scales = block.allocate({parts, kMicropanel}, b.getI32Type());
   minima = block.allocate({parts, kMicropanel}, b.getF32Type());
-  steps = block.allocate({supers, kMicropanel}, b.getF32Type());
+  steps = block.allocate({groups, kMicropanel}, b.getF32Type());
   sums = block.allocate({plan.blockRows, kMicropanel}, b.getF32Type());
 }
 
@@ -113,15 +119,15 @@ void ByteRows::emit() {
   memory = emitView(b, loc, block.kernel.getBuffers()[0], packed.view());
   first = block.firstIntegerRow();
   block.groupStart = index(0);
-  const int64_t supers = layout.columns / kSuper, atOnce = chunkSupers();
+  const int64_t groups = layout.groups(), atOnce = groupsOfChunk();
   block.forEachPanel([&](Value panel, int64_t columns) {
     Value micropanel = block.micropanelOf(mul(panel, kMicropanel));
-    forRange(index(0), index(supers), atOnce, [&](Value begin) {
-      Value count = supers % atOnce
-                        ? min(sub(index(supers), begin), index(atOnce))
+    forRange(index(0), index(groups), atOnce, [&](Value begin) {
+      Value count = groups % atOnce
+                        ? min(sub(index(groups), begin), index(atOnce))
                         : index(atOnce);
       forEach(count, [&](Value slot) {
-        stageSuper(micropanel, add(begin, slot), slot);
+        stageGroup(micropanel, add(begin, slot), slot);
       });
       forEachRowTile(block, [&](Value row, int64_t height) {
         multiplyChunk({row, height}, begin, count);
@@ -144,16 +150,22 @@ Value ByteRows::number(Type type, uint32_t value) const {
 }
 
 // Words of a part are those of its even columns, then of the odd ones, as the
-// rows have them.
-void ByteRows::stageBlock(Value micropanel, Value super, Value slot,
-                          int64_t at) {
-  Value from = mul(add(mul(super, kBlocks), index(at)), layout.bits),
-        to = add(mul(slot, kSuper / 4), index(at * IntegerRows::kWords));
+// rows have them; with 8 bits those of four columns.
+void ByteRows::stageBlock(Value micropanel, Value block, Value slotBlock) {
+  Value from = mul(block, layout.bits),
+        to = mul(slotBlock, IntegerRows::kWords);
   SmallVector<Value> words;
   for (int64_t i = 0; i < layout.bits; ++i)
     words.push_back(
         weights.loadWord(weights.words, micropanel, add(from, index(i))));
-  const int64_t ofPart = layout.scaleColumns() / 8;
+  if (layout.bits == 8) {
+    for (auto [i, word] : llvm::enumerate(words))
+      storeLanes(b.create<arith::XOrIOp>(loc, word,
+                                         number(word.getType(), 0x80808080)),
+                 bytes, add(to, index(i)));
+    return;
+  }
+  const int64_t ofPart = partColumns() / 8;
   for (int64_t i = 0; i < kLowWords; ++i)
     for (int64_t odd = 0; odd < 2; ++odd) {
       const int64_t word = i / ofPart * 2 * ofPart + odd * ofPart + i % ofPart;
@@ -163,8 +175,7 @@ void ByteRows::stageBlock(Value micropanel, Value super, Value slot,
 }
 
 // Scale number `at` of the word. As two integers of 16 bits, or as one of 32.
-void ByteRows::stageScale(Value part, Value word, int64_t at, Value d,
-                          Value dmin) {
+void ByteRows::stageScale(Value part, Value word, int64_t at, Value d) {
   Type type = word.getType();
   Value top = number(type, 24),
         scale = b.create<arith::ShLIOp>(loc, word,
@@ -182,7 +193,7 @@ void ByteRows::stageScale(Value part, Value word, int64_t at, Value d,
                    loc, value, splat(double(layout.offset()), {kMicropanel})),
                minima, part);
   }
-  if (!target.byteDot) {
+  if (pairs) {
     Value low = b.create<arith::AndIOp>(loc, scale, number(type, 0xffff));
     scale = b.create<arith::OrIOp>(
         loc, low, b.create<arith::ShLIOp>(loc, scale, number(type, 16)));
@@ -190,19 +201,36 @@ void ByteRows::stageScale(Value part, Value word, int64_t at, Value d,
   storeLanes(scale, scales, part);
 }
 
+void ByteRows::stageGroup(Value micropanel, Value group, Value slot) {
+  const int64_t blocks = layout.group / kQuantBlock;
+  forEach(blocks, [&](Value i) {
+    stageBlock(micropanel, add(mul(group, blocks), i),
+               add(mul(slot, blocks), i));
+  });
+  if (layout.superBlocks)
+    return stageSuper(micropanel, group, slot);
+  Value scale = weights.loadScale(micropanel, group);
+  storeLanes(scale, steps, slot);
+  Value least = splat(double(IntegerRows::offset(layout)), {kMicropanel});
+  if (layout.zeros)
+    least = b.create<arith::AddFOp>(loc, least,
+                                    weights.loadZero(micropanel, group));
+  least = b.create<arith::MulFOp>(loc, least, scale);
+  for (int64_t part = 0; part < partsOfGroup(); ++part)
+    storeLanes(least, minima, add(mul(slot, partsOfGroup()), index(part)));
+}
+
 void ByteRows::stageSuper(Value micropanel, Value super, Value slot) {
-  for (int64_t i = 0; i < kBlocks; ++i)
-    stageBlock(micropanel, super, slot, i);
   Value d = superBlocks.loadD(micropanel, super), dmin;
   if (layout.minima())
     dmin = superBlocks.loadDmin(micropanel, super);
   storeLanes(d, steps, slot);
-  const int64_t parts = partsOfSuper();
+  const int64_t parts = partsOfGroup();
   Value before = mul(slot, parts);
   for (int64_t at = 0; at < parts; at += 4) {
     Value word = superBlocks.loadBytes(micropanel, super, index(at / 4));
     for (int64_t i = 0; i < 4; ++i)
-      stageScale(add(before, index(at + i)), word, i, d, dmin);
+      stageScale(add(before, index(at + i)), word, i, d);
   }
   if (!layout.minima())
     return;
@@ -251,7 +279,7 @@ Value ByteRows::takeMinima(const Rows &rows, Value firstPart, Value parts,
 
 // The products of `count` words, the first one at `word` of the rows.
 Value ByteRows::addWords(const Rows &rows, Value word, Value slotWord,
-                         int64_t count, bool pairs) {
+                         int64_t count) {
   Type type = b.getI32Type();
   auto addWord = [&](Value i, ValueRange so) -> Values {
     Value q = load(lanes(type), bytes, {add(slotWord, i), index(0)}, {0, 1});
@@ -266,25 +294,44 @@ Value ByteRows::addWords(const Rows &rows, Value word, Value slotWord,
   return sum;
 }
 
-// i32 [rows, 16]: the sums of the integer products of a super-block.
-Value ByteRows::dotSuper(const Rows &rows, Value super, Value slot) {
+// A group without integer scales.
+Value ByteRows::dotWholeGroup(const Rows &rows, Value word, Value slotWord) {
   VectorType type = tileOf(rows, b.getI32Type());
-  const bool pairs = !target.byteDot;
-  const int64_t ofPart = wordsOfPart(),
+  if (!pairs)
+    return addWords(rows, word, slotWord, layout.group / 4);
+  const int64_t atOnce = wordsOfPairs(layout),
+                count = layout.group / 4 / atOnce;
+  Value ones = number(type, 0x00010001);
+  auto addPart = [&](Value i, ValueRange so) -> Values {
+    Value at = mul(i, atOnce);
+    Value products = addWords(rows, add(word, at), add(slotWord, at), atOnce);
+    return {b.create<tile::DotPairsOp>(loc, type, products, ones, so[0])};
+  };
+  if (count == 1)
+    return addPart(index(0), zeros(type))[0];
+  return forRange(index(0), index(count), 1, zeros(type), addPart)[0];
+}
+
+// i32 [rows, 16]: the sums of the integer products of a group.
+Value ByteRows::dotGroup(const Rows &rows, Value group, Value slot) {
+  VectorType type = tileOf(rows, b.getI32Type());
+  const int64_t ofGroup = layout.group / 4, ofPart = partColumns() / 4,
                 atOnce =
                     pairs ? std::min(wordsOfPairs(layout), ofPart) : ofPart;
+  Value first = mul(group, ofGroup), slotFirst = mul(slot, ofGroup);
+  if (!layout.superBlocks)
+    return dotWholeGroup(rows, first, slotFirst);
   auto addPart = [&](Value i, ValueRange so) -> Values {
-    Value word = mul(i, atOnce);
-    Value products = addWords(rows, add(mul(super, kSuper / 4), word),
-                              add(mul(slot, kSuper / 4), word), atOnce, pairs);
-    Value part = add(mul(slot, partsOfSuper()), div(i, ofPart / atOnce));
+    Value at = mul(i, atOnce);
+    Value products = addWords(rows, add(first, at), add(slotFirst, at), atOnce);
+    Value part = add(mul(slot, partsOfGroup()), div(i, ofPart / atOnce));
     Value scale = spreadColumns(scales, part, b.getI32Type(), rows);
     if (pairs)
       return {b.create<tile::DotPairsOp>(loc, type, products, scale, so[0])};
     return {b.create<arith::AddIOp>(
         loc, so[0], b.create<arith::MulIOp>(loc, products, scale))};
   };
-  return forRange(index(0), index(kSuper / 4 / atOnce), 1, zeros(type),
+  return forRange(index(0), index(ofGroup / atOnce), 1, zeros(type),
                   addPart)[0];
 }
 
@@ -293,26 +340,26 @@ Value ByteRows::spreadRows(Value x, const Rows &rows) const {
                                      ArrayRef<int64_t>{0});
 }
 
-// Super-blocks [firstSuper, firstSuper + supers), which are staged.
-void ByteRows::multiplyChunk(const Rows &rows, Value firstSuper, Value supers) {
+// Groups [firstGroup, firstGroup + groups), which are staged.
+void ByteRows::multiplyChunk(const Rows &rows, Value firstGroup, Value groups) {
   VectorType type = tileOf(rows, b.getF32Type());
   SmallVector<Value> at{rows.first, index(0)};
-  Value isFirst = isEqual(firstSuper, 0);
+  Value isFirst = isEqual(firstGroup, 0);
   Value sum = chooseValue(
       isFirst, type, [&] { return zeros(type); },
       [&] { return load(type, sums, at, {0, 1}); });
-  sum = takeMinima(rows, mul(firstSuper, partsOfSuper()),
-                   mul(supers, partsOfSuper()), sum);
+  sum = takeMinima(rows, mul(firstGroup, partsOfGroup()),
+                   mul(groups, partsOfGroup()), sum);
   store(sum, sums, at, {0, 1});
-  forEach(supers, [&](Value slot) {
-    Value super = add(firstSuper, slot);
+  forEach(groups, [&](Value slot) {
+    Value group = add(firstGroup, slot);
     Value product =
-        b.create<arith::SIToFPOp>(loc, type, dotSuper(rows, super, slot));
+        b.create<arith::SIToFPOp>(loc, type, dotGroup(rows, group, slot));
     product = b.create<arith::MulFOp>(
         loc, product, spreadColumns(steps, slot, b.getF32Type(), rows));
     Value bits =
         load(VectorType::get({rows.count}, b.getI32Type()), memory,
-             {add(first, rows.first), add(index(packed.scales()), super)}, {0});
+             {add(first, rows.first), add(index(packed.scales()), group)}, {0});
     Value scale = b.create<arith::BitcastOp>(
         loc, VectorType::get({rows.count}, b.getF32Type()), bits);
     Value so = load(type, sums, at, {0, 1});

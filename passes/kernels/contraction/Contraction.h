@@ -85,7 +85,8 @@ struct CpuBlock {
 /// For super-blocks there is a sum for each scale of the weights, and where
 /// they have minima, it is the bits of f32 of minus the sum.
 ///
-/// Rows of bytes have one byte of each column, from -127 to 127:
+/// Rows of bytes have one byte of each column, from -127 to 127, and as parts
+/// the columns with one scale in super-blocks, otherwise 32:
 ///
 ///   words   [blocks, 8]
 ///   sums    [parts]         minus the sum times the row's scale, bits of f32
@@ -95,6 +96,11 @@ struct IntegerRows {
   int64_t rows, blocks, groups, parts; ///< parts: those with a sum
   bool bytes = false;
 
+  /// Columns of a row of bytes that kernels stage at a time, in whole groups.
+  static constexpr int64_t kByteChunk = 2048;
+  static int64_t bytePart(const QuantizedLayout &layout) {
+    return layout.superBlocks ? layout.scaleColumns() : kQuantBlock;
+  }
   int64_t wordsOfBlock() const { return bytes ? kWords : 2 * kWords; }
   int64_t sums() const { return blocks * wordsOfBlock(); }
   int64_t scales() const { return sums() + parts; }

@@ -108,13 +108,14 @@ static void chooseVectorTiles(ContractionTiles &tiles,
 
 // A register of sums for each row where words are multiplied by vpdpbusd, else
 // pairs in two. Few pairs of 6 bits are added before they are multiplied by
-// their scale, so that sums of both have to be in registers (ByteRows.cpp).
+// their scale, and words of 8 bits are extended to 16, which also takes
+// registers (ByteRows.cpp).
 static void chooseByteTiles(ContractionTiles &tiles,
                             const ContractionPlan &plan,
                             const TileTarget &target) {
   tiles.width = std::min(kMicropanel, plan.columnDim().size);
   const int64_t most = target.byteDot                 ? 12
-                       : plan.quant->layout.bits == 6 ? 4
+                       : plan.quant->layout.bits >= 6 ? 4
                                                       : 6;
   tiles.height = partsOf(plan.blockRows, partsOf(plan.blockRows, most));
   tiles.groupRows = plan.blockRows;

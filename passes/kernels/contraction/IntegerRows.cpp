@@ -41,15 +41,23 @@ bool tessera::multipliesIntegers(const ContractionPlan &plan) {
 }
 
 bool tessera::canMultiplyBytes(const ContractionPlan &plan) {
-  return plan.quant && !plan.quant->streams && !plan.quant->sumsRows &&
-         plan.lhs.element.isBF16() && plan.quant->layout.superBlocks;
+  if (!plan.quant || plan.quant->streams || plan.quant->sumsRows ||
+      !plan.lhs.element.isBF16())
+    return false;
+  const QuantizedLayout &layout = plan.quant->layout;
+  return layout.superBlocks || (layout.hasScales() && !layout.floats &&
+                                layout.columns % layout.group == 0 &&
+                                IntegerRows::kByteChunk % layout.group == 0);
 }
 
 IntegerRows tessera::integerRows(const ContractionPlan &plan) {
   const QuantizedLayout &layout = plan.quant->layout;
-  IntegerRows rows{plan.rowDim().size, layout.blocks(), layout.groups(),
-                   layout.superBlocks ? layout.columns / layout.scaleColumns()
-                                      : layout.groups(),
+  int64_t parts = layout.groups();
+  if (plan.quant->bytes)
+    parts = layout.columns / IntegerRows::bytePart(layout);
+  else if (layout.superBlocks)
+    parts = layout.columns / layout.scaleColumns();
+  IntegerRows rows{plan.rowDim().size, layout.blocks(), layout.groups(), parts,
                    plan.quant->bytes};
   for (unsigned dim : plan.outer)
     if (plan.dims[dim].lhs)
@@ -317,11 +325,12 @@ void IntegerRowsEmitter::emitGroup(Value group, int64_t size) {
   storeScale();
 }
 
-// The bytes of a part of a block, those with one scale of the weights: words of
-// the even columns, then of the odd ones (SuperBlocks.h).
+// The bytes of a part of a block: with 8 bits words of four columns, otherwise
+// words of the even columns, then of the odd ones (SuperBlocks.h).
 void IntegerRowsEmitter::storeBytes(Value first, int64_t part) {
-  const int64_t size = layout.scaleColumns(), words = size / 8;
-  SmallVector<int64_t> shape{words, 4, 2}, strides{8, 2, 1};
+  const int64_t size = IntegerRows::bytePart(layout),
+                sets = layout.perWord() == 8 ? 2 : 1, words = size / (4 * sets);
+  SmallVector<int64_t> shape{words, 4, sets}, strides{4 * sets, sets, 1};
   auto flat = cast<MemRefType>(integers.getType());
   Value columns = b.create<memref::ReinterpretCastOp>(
       loc,
@@ -331,7 +340,7 @@ void IntegerRowsEmitter::storeBytes(Value first, int64_t part) {
           flat.getMemorySpace()),
       integers, part * size, shape, strides);
   auto type = VectorType::get({words}, b.getI32Type());
-  for (int64_t odd = 0; odd < 2; ++odd) {
+  for (int64_t odd = 0; odd < sets; ++odd) {
     Value word;
     for (int64_t byte = 0; byte < 4; ++byte) {
       Value x = b.create<tile::LoadOp>(
@@ -352,7 +361,8 @@ void IntegerRowsEmitter::storeBytes(Value first, int64_t part) {
 // One block: its words, and minus the sum of each part, times the scale.
 void IntegerRowsEmitter::emitByteBlock(Value block, Value inverse,
                                        Value negated) {
-  const int64_t size = layout.scaleColumns(), parts = kQuantBlock / size;
+  const int64_t size = IntegerRows::bytePart(layout),
+                parts = kQuantBlock / size;
   Value x = load(mul(block, kQuantBlock), kQuantBlock);
   x = b.create<arith::MulFOp>(loc, x, spread(inverse, kQuantBlock));
   auto type = cast<VectorType>(x.getType());
