@@ -88,6 +88,7 @@ private:
   llvm::Error takeStoredBase();
   llvm::Error takeLayouts();
   void dropLayouts();
+  void dropTable();
   llvm::Error checkQuantOptions() const;
   void markLayouts(mlir::ModuleOp module) const;
   bool hasOtherGroups(int64_t group, recipe::ZeroPoints zeros) const;

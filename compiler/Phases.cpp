@@ -46,13 +46,22 @@ static void verifyPartition(OpPassManager &pipeline,
   pipeline.addPass(createVerifyPartition({options.device}));
 }
 
+static bool isOfCpus(llvm::ArrayRef<std::string> targets) {
+  return llvm::all_of(targets, [](llvm::StringRef target) {
+    return target.starts_with("cpu");
+  });
+}
+
+// Shards of a table in a layout are those of its matmul.
+bool tessera::gathersAsStored(llvm::ArrayRef<std::string> targets,
+                              const MeshRequest &mesh) {
+  return isOfCpus(targets) && mesh.axes.empty();
+}
+
 // A GPU's program has its collectives in a graph: the host may not have to read
 // how many rows go where.
 static void partition(OpPassManager &pipeline, const PhaseOptions &options) {
-  const bool hasGpu = llvm::any_of(options.targets, [](llvm::StringRef target) {
-    return !target.starts_with("cpu");
-  });
-  buildPartitionPipeline(pipeline, options.device, hasGpu);
+  buildPartitionPipeline(pipeline, options.device, !isOfCpus(options.targets));
   buildSplitPipeline(pipeline, options.device);
   verifyPartition(pipeline, options);
 }
@@ -115,6 +124,8 @@ static void inference(OpPassManager &pipeline, const PhaseOptions &options) {
     inference.quantize = {.bits = 16, .group = kQuantBlock};
   else
     inference.quantize = {.bits = 0};
+  inference.quantize->tables = from.quant == models::Quant::None &&
+                               gathersAsStored(options.targets, options.mesh);
   buildInferencePipeline(pipeline, inference);
   verifyPrograms(pipeline, options);
 }

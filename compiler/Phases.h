@@ -51,6 +51,11 @@ struct Phase {
 /// from models/.
 llvm::ArrayRef<Phase> phases(models::Mode mode);
 
+/// Whether inference programs gather rows of tables from the layout in which
+/// they multiply by them: those for one CPU.
+bool gathersAsStored(llvm::ArrayRef<std::string> targets,
+                     const MeshRequest &mesh);
+
 /// Position of a phase by name; nullopt if `mode` has none of that name.
 std::optional<size_t> findPhase(models::Mode mode, llvm::StringRef name);
 

@@ -79,6 +79,24 @@ void Compilation::dropLayouts() {
                     types + ", which no kernel of GPUs reads as stored");
 }
 
+// Where rows are not gathered from a layout (quantize-weights: tables), a table
+// that is not the head, too, is dequantized.
+void Compilation::dropTable() {
+  if (gathersAsStored(targets, mesh))
+    return;
+  const std::string table =
+      std::string(models::moduleNames(config.spec).embedding) + ".weight";
+  auto found = config.layouts.find(table);
+  if (found == config.layouts.end())
+    return;
+  if (request.warning && !request.isTrial)
+    request.warning("weights that are dequantized as they are loaded: the "
+                    "embedding table, whose rows are gathered as stored on one "
+                    "CPU alone");
+  if (!config.spec.tieWordEmbeddings)
+    config.layouts.erase(found);
+}
+
 // Each matrix has its own layout, so that no key says it of all.
 llvm::Error Compilation::takeLayouts() {
   if (mode != models::Mode::Infer)
@@ -86,6 +104,7 @@ llvm::Error Compilation::takeLayouts() {
                      ": quantized weights of a GGUF file cannot "
                      "be trained; convert it first: tessera import");
   dropLayouts();
+  dropTable();
   if (config.layouts.empty())
     return checkQuantOptions();
   if (recipe.inference.quant != models::Quant::None)

@@ -22,8 +22,9 @@ def Graph_DequantizeOp : Graph_Op<"dequantize",
     multiple of 16, has the micropanels of one matrix with all rows.
 
     It never becomes a kernel: fusion repeats it in each contraction that reads it, which
-    dequantizes values in registers, or multiplies micropanels directly. Created by
-    `quantize-weights`; only an einsum or, for a stack, a `graph.grouped_matmul` may read it.
+    dequantizes values in registers, or multiplies micropanels directly, and in each lookup of its
+    rows. Created by `quantize-weights`; only an einsum, for a stack a `graph.grouped_matmul`, or a
+    `graph.embedding` (not transposed, nor NF4) may read it.
 
     ```mlir
     %w = graph.dequantize %q, %s bits 4 group 32 : tensor<48x96x16xi32>, tensor<48x24x16xf16>

@@ -36,11 +36,6 @@ bool isQuantized(const GgufParameter &parameter) {
   return ggufTypeInfo(parameter.rows.tensor->type)->block > 1;
 }
 
-/// Whose rows programs gather.
-bool isEmbedding(const GgufParameter &parameter) {
-  return parameter.rows.tensor->name == "token_embd.weight";
-}
-
 /// Whether quantize-weights has a layout for the matrix: micropanels of one
 /// matrix of a stack hold no row of another.
 bool isKept(const GgufParameter &parameter) {
@@ -54,12 +49,9 @@ bool isKept(const GgufParameter &parameter) {
 
 /// By parameter, the type of the blocks that programs read. All matrices of a
 /// stack have one.
-std::map<std::string, std::string_view> layoutsOf(const GgufWeights &weights,
-                                                  const ModelSpec &spec) {
+std::map<std::string, std::string_view> layoutsOf(const GgufWeights &weights) {
   std::map<std::string, std::string_view> types;
   for (const GgufParameter &each : weights.parameters) {
-    if (isEmbedding(each) && !spec.tieWordEmbeddings)
-      continue;
     const std::string_view type = isKept(each) ? typeName(each) : "";
     if (auto [at, isNew] = types.try_emplace(each.parameter, type);
         !isNew && at->second != type)
@@ -74,22 +66,18 @@ std::string
 describeDequantized(const GgufWeights &weights,
                     const std::map<std::string, std::string_view> &layouts) {
   std::map<std::string_view, size_t> counts;
-  std::string table;
   for (const GgufParameter &each : weights.parameters)
-    if (isQuantized(each) && isEmbedding(each))
-      table = fmt::format("the embedding table ({})", typeName(each));
-    else if (isQuantized(each) && !layouts.contains(each.parameter))
+    if (isQuantized(each) && !layouts.contains(each.parameter))
       ++counts[typeName(each)];
   std::string matrices;
   for (const auto &[type, count] : counts)
     matrices +=
         fmt::format("{}{} {}", matrices.empty() ? "" : ", ", count, type);
-  if (table.empty() && matrices.empty())
+  if (matrices.empty())
     return "";
-  return fmt::format(
-      "weights that are dequantized as they are loaded: {}{}{}", table,
-      table.empty() || matrices.empty() ? "" : ", and ",
-      matrices.empty() ? "" : matrices + ", which no kernel reads as stored");
+  return fmt::format("weights that are dequantized as they are loaded: {}, "
+                     "which no kernel reads as stored",
+                     matrices);
 }
 
 } // namespace
@@ -117,7 +105,7 @@ StatusOr<GgufModel> ggufModel(std::shared_ptr<const GgufFile> file) {
   auto parts = readGguf(*file);
   if (!parts.ok())
     return parts.status();
-  const auto layouts = layoutsOf(parts->weights, parts->spec);
+  const auto layouts = layoutsOf(parts->weights);
   if (!layouts.empty()) {
     auto &how = parts->config["quantization_config"];
     how["quant_method"] = "gguf";

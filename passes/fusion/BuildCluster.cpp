@@ -53,6 +53,8 @@ static bool isReadAsStored(OpOperand &operand) {
   Operation *op = operand.getOwner();
   if (isa<SampleOp, DequantizeOp>(op))
     return true;
+  if (readsQuantizedTable(op))
+    return operand.getOperandNumber() == 1;
   bool isAttention = isa<AttentionOp, AttentionGradOp, PagedAttentionOp>(op);
   if (isAttention && tensorType(operand.get()).getRank() == 0) // start
     return true;
@@ -262,7 +264,8 @@ static bool canCompute(ClusterOp cluster) {
   ExpressionOptions options;
   ClusterKind kind = cluster.getKind();
   if (kind == ClusterKind::attention || kind == ClusterKind::attention_grad ||
-      kind == ClusterKind::paged_attention || kind == ClusterKind::sample)
+      kind == ClusterKind::paged_attention || kind == ClusterKind::sample ||
+      readsQuantizedTable(cluster))
     return true;
   bool accumulates =
       kind == ClusterKind::contraction || kind == ClusterKind::grouped;

@@ -71,6 +71,16 @@ bool tessera::isFree(Operation *op) {
          (isa<ConvertOp>(op) && op->getOperand(0).getDefiningOp<IotaOp>());
 }
 
+bool tessera::readsQuantizedTable(Operation *op) {
+  if (auto cluster = dyn_cast<ClusterOp>(op))
+    return cluster.getKind() == ClusterKind::gather &&
+           llvm::any_of(cluster.getBody().front(), [](Operation &inner) {
+             return readsQuantizedTable(&inner);
+           });
+  auto rows = dyn_cast<EmbeddingOp>(op);
+  return rows && rows.getTable().getDefiningOp<DequantizeOp>();
+}
+
 bool tessera::keepsOrder(Operation *op) {
   return isa<ReshapeOp>(op) || upcastsFloat(op);
 }

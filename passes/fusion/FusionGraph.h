@@ -24,6 +24,11 @@ inline bool isProduct(mlir::Operation *op) {
                    graph::GroupedOuterOp>(op);
 }
 
+/// Whether the op gathers rows of a table in the layout of quantized weights,
+/// or the cluster has such an op, which is then its only one: a kernel reads
+/// them as they are stored.
+bool readsQuantizedTable(mlir::Operation *op);
+
 /// Whether planning has an address for the slice's result: one run of its
 /// input's memory that starts where a buffer may, at a multiple of 64 bytes.
 bool hasAddress(graph::SliceOp slice);

@@ -68,9 +68,15 @@ bool Merges::readsFinished(unsigned p, const FusionGroup &into) const {
   });
 }
 
+// Rows of quantized tables have a kernel of their own.
+bool Merges::isAlone(const FusionGroup &group) const {
+  return group.kind == ClusterKind::gather && group.members.size() == 1 &&
+         readsQuantizedTable(graph.op(group.members.front()));
+}
+
 std::optional<ClusterKind> Merges::kindOf(unsigned p, unsigned q) const {
   const FusionGroup &from = graph.group(p), &into = graph.group(q);
-  if (!from.kind || !into.kind)
+  if (!from.kind || !into.kind || isAlone(from) || isAlone(into))
     return {};
   if (readsFinished(p, into))
     return {};
@@ -181,6 +187,8 @@ std::string Merges::whyStored(unsigned p, unsigned q) const {
     reason = found ? found : "no rule merges them";
   } else if (readsFinished(p, into)) {
     reason = "rows are gathered from whole tables by finished indices";
+  } else if (isAlone(from) || isAlone(into)) {
+    reason = "rows of quantized tables have a kernel of their own";
   } else if (into.kind == ClusterKind::row &&
              (isJoined(from) || isJoined(into))) {
     reason = "a row would be made of pieces";

@@ -32,6 +32,7 @@ private:
   std::optional<graph::ClusterKind> intoRow(unsigned p, unsigned q) const;
   std::optional<graph::ClusterKind> intoScatter(unsigned p, unsigned q) const;
   bool readsFinished(unsigned p, const FusionGroup &into) const;
+  bool isAlone(const FusionGroup &group) const;
   // Whether parts of its tensors come from different positions.
   bool isJoined(const FusionGroup &group) const {
     return llvm::any_of(group.members, [&](unsigned node) {

@@ -58,11 +58,13 @@ def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
     `NAME.values` and `NAME.scales`, and a `graph.dequantize` at the function's start. Blocks still
     take the matrix. Matrices used in blocks have `bits`, and zero points with `zeros`; the head,
     used outside blocks, has 8 bits and no zero points. With `floats` all are e4m3fn instead of
-    integers. A table whose rows are gathered is kept for that, even if it is also quantized. A
-    stack of matrices of a `graph.grouped_matmul`, as in experts, becomes a stack of micropanels,
-    matrix after matrix. Not quantized are matrices with fewer than 16 rows or 32 columns, stacks
-    whose rows are not a multiple of 16, and parameters with `graph.keep_f32`. `@init` does not
-    return quantized parameters; they come from a checkpoint.
+    integers. A table whose rows are gathered is kept for that, even if it is also quantized; with
+    `tables` its rows are gathered from the `graph.dequantize`, if a matmul reads that too or the
+    table has `graph.stored`, so that one copy is left. A stack of matrices of a
+    `graph.grouped_matmul`, as in experts, becomes a stack of micropanels, matrix after matrix. Not
+    quantized are matrices with fewer than 16 rows or 32 columns, stacks whose rows are not a
+    multiple of 16, and parameters with `graph.keep_f32`. `@init` does not return quantized
+    parameters; they come from a checkpoint.
 
     With `floats` of 4 bits, in groups of 64, they are normal floats (NF4). With `frozen` it is for
     training: of parameters with `graph.frozen` (the base of an adapter) the matrices of layers are
@@ -101,6 +103,8 @@ def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
     "Each scale of weights in blocks has a zero point">,
     Option<"floats", "floats", "bool", "false",
     "8-bit weights are e4m3fn, 4-bit ones NF4, instead of integers">,
+    Option<"tables", "tables", "bool", "false",
+    "Rows of tables are gathered from their quantized form">,
     Option<"frozen", "frozen", "bool", "false",
     "Matrices of layers with graph.frozen, and no others">];
 }

@@ -48,6 +48,8 @@ struct QuantizeWeights : tessera::impl::QuantizeWeightsBase<QuantizeWeights> {
           !graph::isProgram(function, graph::Program::init) &&
           !graph::isProgram(function, graph::Program::loss))
         programs.push_back(function);
+    if (tables)
+      findTables(programs);
     for (func::FuncOp program : programs)
       if (failed(quantize(program, gone)))
         return signalPassFailure();
@@ -59,6 +61,7 @@ struct QuantizeWeights : tessera::impl::QuantizeWeightsBase<QuantizeWeights> {
   }
 
 private:
+  void findTables(ArrayRef<func::FuncOp> programs);
   std::optional<bool> sumsFirst(OpOperand &use);
   std::optional<bool> sumsFirst(graph::EinsumOp einsum, OpOperand &use);
   std::optional<bool> sumsFirst(graph::GroupedMatmulOp grouped, OpOperand &use);
@@ -73,6 +76,7 @@ private:
   static void dropResults(func::FuncOp init, const llvm::StringSet<> &gone);
 
   llvm::StringMap<bool> orientations; ///< if frozen: is it [columns, rows]?
+  llvm::StringSet<> heads; ///< of tables: what a product reads, or is stored so
 };
 
 } // namespace
@@ -170,22 +174,51 @@ LogicalResult QuantizeWeights::checkFrozen(func::FuncOp function,
   return success();
 }
 
+// Whether the use gathers rows of the matrix.
+static bool isLookup(OpOperand &use) {
+  return isa<graph::EmbeddingOp>(use.getOwner()) && use.getOperandNumber() == 0;
+}
+
+// Matrices that programs have in one layout, whether they gather its rows or
+// multiply by it: one program may do only one of both.
+void QuantizeWeights::findTables(ArrayRef<func::FuncOp> programs) {
+  heads.clear();
+  llvm::StringSet<> others;
+  for (func::FuncOp program : programs)
+    for (unsigned index = 0; index < program.getNumArguments(); ++index) {
+      if (!isCandidate(program, index))
+        continue;
+      StringRef name =
+          program.getArgAttrOfType<StringAttr>(index, graph::kStateAttr)
+              .getValue();
+      if (program.getArgAttr(index, graph::kStoredAttr))
+        heads.insert(name);
+      for (OpOperand &use : program.getArgument(index).getUses())
+        if (std::optional<bool> transposed = sumsFirst(use))
+          (*transposed ? others : heads).insert(name);
+    }
+  for (const auto &each : others)
+    heads.erase(each.getKey());
+}
+
 LogicalResult QuantizeWeights::quantize(func::FuncOp function,
                                         llvm::StringSet<> &gone) {
   for (unsigned index = 0; index < function.getNumArguments(); ++index) {
     if (!isCandidate(function, index))
       continue;
+    std::string name =
+        function.getArgAttrOfType<StringAttr>(index, graph::kStateAttr).str();
     SmallVector<OpOperand *> products;
     std::optional<bool> transposed;
     for (OpOperand &use : function.getArgument(index).getUses()) {
       std::optional<bool> one = sumsFirst(use);
+      if (isLookup(use) && heads.contains(name))
+        one = false;
       if (!one || (transposed && *transposed != *one))
         continue;
       transposed = one;
       products.push_back(&use);
     }
-    std::string name =
-        function.getArgAttrOfType<StringAttr>(index, graph::kStateAttr).str();
     if (auto known = orientations.find(name);
         function.getArgument(index).use_empty() && known != orientations.end())
       transposed = known->second;

@@ -4,6 +4,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "passes/fusion/FusionGraph.h"
 #include "passes/kernels/KernelPlan.h"
 #include "passes/kernels/LaunchCache.h"
 #include "passes/kernels/Passes.h"
@@ -59,6 +60,8 @@ static llvm::Expected<SmallVector<Value>> emit(ClusterOp cluster,
                                                TilingContext &context) {
   if (llvm::Error error = refuseStrayPlan(cluster))
     return std::move(error);
+  if (readsQuantizedTable(cluster))
+    return tileQuantizedTable(cluster, context);
   return skeletonFor(cluster.getKind())(cluster, context);
 }
 

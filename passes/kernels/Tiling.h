@@ -127,6 +127,8 @@ using Skeleton = llvm::Expected<llvm::SmallVector<mlir::Value>> (*)(
 // The skeletons, one file each.
 llvm::Expected<llvm::SmallVector<mlir::Value>> tileElementwise(graph::ClusterOp,
                                                                TilingContext &);
+llvm::Expected<llvm::SmallVector<mlir::Value>>
+tileQuantizedTable(graph::ClusterOp, TilingContext &);
 llvm::Expected<llvm::SmallVector<mlir::Value>> tileRow(graph::ClusterOp,
                                                        TilingContext &);
 llvm::Expected<llvm::SmallVector<mlir::Value>> tileColumn(graph::ClusterOp,

@@ -254,6 +254,59 @@ void addSuperBlocks(std::vector<KernelCase> &cases) {
   }
 }
 
+// Rows of the matrix, the first and the last among them, as bits of its
+// dequantized form.
+KernelCase makeRows(const Shape &shape, const char *element) {
+  const QuantizedLayout layout = shape.layout();
+  const bool isMicropanels = !layout.hasScales();
+  std::string q = fmt::format("tensor<{}x{}>", shapes(layout, middleOf(layout)),
+                              isMicropanels ? "bf16" : "i32"),
+              s = fmt::format("tensor<{}x{}>",
+                              shapes(layout, layout.scaleRows()),
+                              shape.scales()),
+              w = fmt::format("tensor<{}x{}x{}>", shape.n, shape.k, element),
+              i = fmt::format("tensor<{}xi32>", shape.rows),
+              y = fmt::format("tensor<{}x{}x{}>", shape.rows, shape.k, element);
+  KernelCase made{
+      fmt::format("Lookup{}_{}", shape.name, element),
+      fmt::format(R"(
+func.func @main(%i: {0}, %q: {1}, %s: {2}) -> {4} {{
+  %w = graph.dequantize %q{5} {6} : {1}{7} -> {3}
+  %y = graph.embedding %w, %i : ({3}, {0}) -> {4}
+  return %y : {4}
+}})",
+                  i, q, s, w, y, isMicropanels ? "" : ", %s",
+                  shape.attributes(), isMicropanels ? "" : ", " + s),
+      -1, 1,
+      // The interpreter does not round to bf16.
+      std::string(element) == "f32" || isMicropanels ? 0.0 : 0x1p-8};
+  made.prepare = [=](std::vector<interpreter::Tensor> &inputs) {
+    for (int64_t row = 0; row < shape.rows; ++row)
+      inputs[0].data[row] = double((shape.n - 1) * row / (shape.rows - 1));
+    if (!isMicropanels)
+      drawValues(layout, inputs[1], inputs[2]);
+  };
+  return made;
+}
+
+void addRows(std::vector<KernelCase> &cases) {
+  const Shape shapes[] = {
+      {"Int8", 37, 75, 104, 8, 64},
+      {"Int8Zeros", 5, 70, 105, 8, 32, true},
+      {"Int4", 19, 33, 37, 4, 32},
+      {"Int4Zeros", 7, 75, 130, 4, 64, true},
+      {"Fp8", 19, 64, 105, 8, 64, false, true},
+      // Several blocks of rows.
+      {"Super4", 40, 75, 768, 4, 256, false, false, true},
+      {"Super5", 19, 64, 512, 5, 256, false, false, true},
+      {"Super6", 19, 33, 512, 6, 256, false, false, true},
+  };
+  for (const Shape &shape : shapes)
+    for (const char *element : {"f32", "bf16"})
+      cases.push_back(makeRows(shape, element));
+  cases.push_back(makeRows({"Micropanels", 37, 75, 105, 16, 32}, "bf16"));
+}
+
 /// Rows of experts, by where each one's begin; those behind the last are of
 /// none, and no numbers.
 struct Experts {
@@ -493,6 +546,7 @@ std::vector<KernelCase> all() {
   cases.push_back(make(floats[1], "f32", true, true));
   for (KernelCase &made : micropanelCases())
     cases.push_back(std::move(made));
+  addRows(cases);
   addExperts(cases);
   addNormalFloats(cases);
   addSuperBlocks(cases);
@@ -581,7 +635,8 @@ std::vector<KernelCase> gpuQuantCases() {
   for (const KernelCase &one : quantCases())
     if (one.name.find("Micropanels") == std::string::npos &&
         one.name.find("Nf4") == std::string::npos &&
-        one.name.find("Super") == std::string::npos)
+        one.name.find("Super") == std::string::npos &&
+        one.name.find("Lookup") == std::string::npos)
       cases.push_back(one);
   // Heads that are parts of a group; few rows; terms that are no whole chunks.
   for (const Shape &shape : {Shape{"Int4Heads", 70, 48, 192, 4, 64},
