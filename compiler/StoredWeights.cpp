@@ -58,22 +58,23 @@ llvm::Error Compilation::takeStoredBase() {
   return llvm::Error::success();
 }
 
-// GPUs have no kernels of super-blocks: there these matrices are dequantized,
-// also for the CPU of the same program.
+// GPUs have no kernels of super-blocks and mxfp4: there these matrices are
+// dequantized, also for the CPU of the same program.
 void Compilation::dropLayouts() {
   const bool hasGpu = llvm::any_of(
       kindsOf(targets), [](const DeviceKind &kind) { return !kind.isCpu(); });
-  std::map<int64_t, size_t> counts;
+  std::map<std::string, size_t> counts;
   std::erase_if(config.layouts, [&](const auto &each) {
-    const bool drops = hasGpu && each.second.superBlocks;
+    const QuantizedLayout &layout = each.second;
+    const bool drops = hasGpu && (layout.superBlocks || layout.mxfp4());
     if (drops)
-      ++counts[each.second.bits];
+      ++counts[layout.mxfp4() ? "MXFP4"
+                              : "Q" + std::to_string(layout.bits) + "_K"];
     return drops;
   });
   std::string types;
-  for (const auto &[bits, count] : counts)
-    types += (types.empty() ? "" : ", ") + std::to_string(count) + " Q" +
-             std::to_string(bits) + "_K";
+  for (const auto &[type, count] : counts)
+    types += (types.empty() ? "" : ", ") + std::to_string(count) + " " + type;
   if (!types.empty() && request.warning && !request.isTrial)
     request.warning("weights that are dequantized as they are loaded: " +
                     types + ", which no kernel of GPUs reads as stored");

@@ -3,6 +3,7 @@
 #include "compiler/interpreter/Philox.h"
 #include "dialects/graph/Einsum.h"
 #include "dialects/graph/GraphQuantOps.h"
+#include "runtime/support/Mxfp4.h"
 #include "runtime/support/NormalFloat.h"
 #include "runtime/support/SuperBlocks.h"
 #include <cmath>
@@ -148,17 +149,19 @@ static Result evaluateDequantize(DequantizeOp op, Operands in) {
       }
       double word =
           in[0]->at({n / micropanel, k / layout.perWord(), n % micropanel});
-      int64_t scales = layout.scalesAt(k / layout.group);
+      int64_t group = k / layout.group, scales = layout.scalesAt(group);
       auto scaleAt = [&](int64_t i) {
         return in[1]->at({n / micropanel, i, n % micropanel});
       };
-      double scale = layout.nf4() ? tessera::normalFloatAbsmax(
-                                        layout, n, k / layout.group,
-                                        [&](int64_t i) {
-                                          return static_cast<uint32_t>(
-                                              static_cast<int64_t>(scaleAt(i)));
-                                        })
-                                  : scaleAt(scales);
+      auto scaleWordAt = [&](int64_t i) {
+        return static_cast<uint32_t>(static_cast<int64_t>(scaleAt(i)));
+      };
+      double scale =
+          layout.nf4()
+              ? tessera::normalFloatAbsmax(layout, n, group, scaleWordAt)
+          : layout.mxfp4() ? tessera::mxfp4Scale(tessera::mxfp4Exponent(
+                                 scaleWordAt(group / 4), group))
+                           : scaleAt(scales);
       double zero =
           layout.zeros ? in[1]->at({n / micropanel, scales + 1, n % micropanel})
                        : 0;

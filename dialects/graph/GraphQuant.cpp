@@ -4,6 +4,7 @@
 #include "dialects/graph/GraphVerify.h"
 #include "dialects/graph/StoredLayout.h"
 #include "runtime/support/Floats.h"
+#include "runtime/support/Mxfp4.h"
 #include "runtime/support/NormalFloat.h"
 #include <limits>
 #include <numeric>
@@ -42,6 +43,8 @@ double tessera::graph::quantizedAt(const QuantizedLayout &layout, uint32_t word,
   int64_t from = k % layout.perWord() * layout.bits;
   if (layout.nf4())
     return kNormalFloats[word >> from & 15];
+  if (layout.mxfp4())
+    return kMxfp4Numbers[word >> from & 15];
   if (layout.floats)
     return e4m3ToFloat(static_cast<uint8_t>(word >> from));
   if (layout.bits == 8)
@@ -54,6 +57,11 @@ static bool fitsNormalFloats(const QuantizedLayout &layout) {
   return layout.nf4() && layout.group == QuantizedLayout::kNf4Group &&
          !layout.zeros && layout.columns % layout.group == 0 &&
          layout.rows % kMicropanel == 0;
+}
+
+// Whole groups of 32 of a row.
+static bool fitsMxfp4(const QuantizedLayout &layout) {
+  return layout.mxfp4() && !layout.zeros && layout.columns % layout.group == 0;
 }
 
 DictionaryAttr QuantizedOrigin::write(MLIRContext *context) const {
@@ -84,6 +92,8 @@ DictionaryAttr tessera::graph::writeStored(MLIRContext *context,
   NamedAttrList fields;
   fields.set("bits", b.getI64IntegerAttr(layout.bits));
   fields.set("group", b.getI64IntegerAttr(layout.group));
+  if (layout.floats)
+    fields.set("floats", b.getUnitAttr());
   if (layout.superBlocks)
     fields.set("super_blocks", b.getUnitAttr());
   return fields.getDictionary(context);
@@ -97,14 +107,16 @@ std::optional<QuantizedLayout> tessera::graph::readStored(Attribute attribute) {
     return std::nullopt;
   QuantizedLayout layout{.bits = bits.getInt(),
                          .group = group.getInt(),
+                         .floats = fields.contains("floats"),
                          .superBlocks = fields.contains("super_blocks")};
-  const bool fits = layout.superBlocks
-                        ? layout.fitsSuperBlocks()
-                        : (layout.bits == 4 || layout.bits == 8) &&
-                              layout.group >= kQuantBlock &&
-                              layout.group % kQuantBlock == 0;
-  return fits && fields.size() == 2 + layout.superBlocks ? std::optional(layout)
-                                                         : std::nullopt;
+  const bool fits = layout.superBlocks ? layout.fitsSuperBlocks()
+                    : layout.floats    ? layout.mxfp4()
+                                    : (layout.bits == 4 || layout.bits == 8) &&
+                                          layout.group >= kQuantBlock &&
+                                          layout.group % kQuantBlock == 0;
+  const size_t flags = layout.floats + layout.superBlocks;
+  return fits && fields.size() == 2 + flags ? std::optional(layout)
+                                            : std::nullopt;
 }
 
 std::optional<QuantizedOrigin> QuantizedOrigin::read(Attribute attribute) {
@@ -140,7 +152,8 @@ std::optional<QuantizedOrigin> QuantizedOrigin::read(Attribute attribute) {
               origin.layout.group % kQuantBlock == 0;
   fits &= !origin.layout.floats ||
           (origin.layout.bits == 8 && !origin.layout.zeros) ||
-          (stack == 0 && fitsNormalFloats(origin.layout));
+          (stack == 0 && fitsNormalFloats(origin.layout)) ||
+          fitsMxfp4(origin.layout);
   if (origin.layout.superBlocks)
     fits = origin.layout.fitsSuperBlocks();
   fits &= stack == 0 || (matrix[0] % kMicropanel == 0 && !origin.transposed);
@@ -207,6 +220,9 @@ LogicalResult DequantizeOp::verify() {
            << getGroup() << " for " << layout.rows << " × " << layout.columns
            << " weights, expected groups of 64 in a matrix with a multiple of "
               "16 rows and of 64 columns";
+  if (layout.mxfp4() && !fitsMxfp4(layout))
+    return emitOpError("has floats of 4 bits in groups of 32 for rows of ")
+           << layout.columns << " weights, expected a multiple of 32";
   RankedTensorType values = quantizedValuesType(getContext(), layout);
   if (failed(expectShape(*this, "values", tensorType(getValues()),
                          values.getShape())))
@@ -292,8 +308,8 @@ static int64_t shardableRows(const QuantizedLayout &layout) {
 }
 
 // Columns are shardable in whole groups. Rows or columns that do not consist of
-// whole ones are not shardable, nor are columns of nf4, whose scales have parts
-// that belong to many groups.
+// whole ones are not shardable, nor are columns of nf4 and mxfp4, whose scales
+// have parts that belong to many groups.
 OpRule DequantizeOp::getShardingRule() {
   QuantizedLayout layout = getLayout();
   ArrayRef<int64_t> shape = tensorType(getResult()).getShape();
@@ -321,7 +337,7 @@ OpRule DequantizeOp::getShardingRule() {
   }
   OpRule::Dim outColumns = whole(layout.columns), words = whole(wordsOfRow),
               scales = whole(layout.scaleRows());
-  if (!layout.nf4() && layout.columns % layout.group == 0) {
+  if (!layout.nf4() && !layout.mxfp4() && layout.columns % layout.group == 0) {
     OpRule::Dim groups = shardable(layout.groups());
     outColumns = product(groups, whole(layout.group));
     words = product(groups, whole(wordsOfRow / layout.groups()));

@@ -14,12 +14,13 @@ def Graph_DequantizeOp : Graph_Op<"dequantize",
     of a matrix [n, k] is scale(n, k / group) × q(n, k), with q of `bits` = 8 or 4 bits. With
     `zeros` it is scale × (q - zero(n, k / group)); `scales` holds a group's zero points after its
     scales. With `floats`, q of 8 bits is e4m3fn, and q of 4 bits the index of a normal float (NF4),
-    in groups of 64 whose scales are quantized themselves. With `super_blocks` it is
-    d × s × q - dmin × m, with q of 4 or 5 bits, or d × s × (q - 32), with q of 6: llama.cpp's
-    K-quants, with `group` = 256, the columns of a super-block. With `bits` = 16, `values` are bf16
-    in micropanels, without scales. The result is that matrix, [n, k], or [k, n] if `transposed`,
-    rounded at most to the result's element type. A stack of matrices [matrices, n, k], with n a
-    multiple of 16, has the micropanels of one matrix with all rows.
+    in groups of 64 whose scales are quantized themselves, or in groups of 32 an e2m1 whose scale is
+    a power of two (MXFP4). With `super_blocks` it is d × s × q - dmin × m, with q of 4 or 5 bits,
+    or d × s × (q - 32), with q of 6: llama.cpp's K-quants, with `group` = 256, the columns of a
+    super-block. With `bits` = 16, `values` are bf16 in micropanels, without scales. The result is
+    that matrix, [n, k], or [k, n] if `transposed`, rounded at most to the result's element type. A
+    stack of matrices [matrices, n, k], with n a multiple of 16, has the micropanels of one matrix
+    with all rows.
 
     It never becomes a kernel: fusion repeats it in each contraction that reads it, which
     dequantizes values in registers, or multiplies micropanels directly, and in each lookup of its

@@ -7,8 +7,8 @@
 
 namespace tessera::graph {
 
-/// On a parameter, until quantize-weights: {bits, group}, and super_blocks
-/// where it is so.
+/// On a parameter, until quantize-weights: {bits, group}, and super_blocks, or
+/// floats of mxfp4, where it is so.
 inline constexpr llvm::StringLiteral kStoredAttr = "graph.stored";
 
 mlir::DictionaryAttr writeStored(mlir::MLIRContext *context,

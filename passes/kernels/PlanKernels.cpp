@@ -33,7 +33,9 @@ static std::string operandText(Type element, const ContractionQuant *quant,
   else if (quant->isMicropanels())
     out << "bf16 micropanels";
   else if (quant->layout.floats)
-    out << (quant->layout.nf4() ? "nf4" : "fp8");
+    out << (quant->layout.nf4()     ? "nf4"
+            : quant->layout.mxfp4() ? "mxfp4"
+                                    : "fp8");
   else if (quant->layout.superBlocks)
     out << 'q' << quant->layout.bits << "_K";
   else

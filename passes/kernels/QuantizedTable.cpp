@@ -2,9 +2,11 @@
 // row is one lane of a micropanel. So a table that is also the head is held
 // once. One launch, whose blocks have some of the rows each.
 #include "dialects/graph/GraphQuantOps.h"
+#include "dialects/tile/TileQuantOps.h"
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/KernelOps.h"
 #include "passes/kernels/contraction/QuantWeights.h"
+#include "runtime/support/Mxfp4.h"
 #include "runtime/support/SuperBlocks.h"
 
 using namespace mlir;
@@ -127,6 +129,9 @@ Value TableRow::numbers(Value index, int64_t i) const {
   for (int64_t k = 0; k < count; ++k)
     shifts.push_back(static_cast<int32_t>(4 * k));
   q = b.create<arith::ShRUIOp>(loc, q, integers(shifts));
+  if (layout.mxfp4())
+    return b.create<tile::LookupOp>(
+        loc, VectorType::get({count}, b.getF32Type()), q, kMxfp4Numbers);
   q = b.create<arith::AndIOp>(loc, q, integer(15, count));
   q = b.create<arith::SubIOp>(
       loc, q, integer(static_cast<uint32_t>(layout.offset()), count));
@@ -189,6 +194,12 @@ Value TableRow::scaled(Value q, Value index, int64_t i) const {
     return scaledSuper(q, index, i);
   const int64_t count = layout.perWord();
   Value group = div(index, layout.group / kQuantBlock);
+  if (layout.mxfp4()) {
+    Value shift = b.create<arith::IndexCastOp>(loc, b.getI32Type(),
+                                               mul(rem(group, 4), 8)),
+          scale = extendExponent(b, loc, scaleWord(div(group, 4)), shift);
+    return b.create<arith::MulFOp>(loc, spread(scale, count), q);
+  }
   auto at = [&](int64_t part) {
     Value scale = scaleWord(add(mul(group, layout.scalesAt(1)), part));
     return spread(b.create<arith::ExtFOp>(loc, b.getF32Type(), scale), count);

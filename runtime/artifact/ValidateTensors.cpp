@@ -103,6 +103,9 @@ Status checkQuantized(Checker &checker, const Tensor &tensor) {
     return checker.fail(&tensor,
                         "floats of 4 bits in groups of {} for {} × {} weights",
                         layout.group, layout.rows, layout.columns);
+  if (layout.mxfp4() && layout.columns % layout.group != 0)
+    return checker.fail(&tensor, "mxfp4 in groups of {} for rows of {} weights",
+                        layout.group, layout.columns);
   if (layout.superBlocks && !layout.fitsSuperBlocks())
     return checker.fail(
         &tensor,

@@ -9,8 +9,8 @@ std::optional<QuantizedLayout> baseLayout(const Recipe &recipe) {
   QuantizedLayout layout;
   layout.bits = base == AdapterBase::Nf4 || base == AdapterBase::Int4 ? 4 : 8;
   layout.floats = base == AdapterBase::Nf4 || base == AdapterBase::Fp8;
-  layout.group =
-      layout.nf4() ? QuantizedLayout::kNf4Group : recipe.inference.group;
+  layout.group = base == AdapterBase::Nf4 ? QuantizedLayout::kNf4Group
+                                          : recipe.inference.group;
   layout.zeros = !layout.floats && recipe.inference.zeros == ZeroPoints::Groups;
   return layout;
 }

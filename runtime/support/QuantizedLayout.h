@@ -44,6 +44,15 @@ inline constexpr int64_t kQuantBlock = 32;
 /// each of the 256 that the row has a part of, and c, four in a word, the first
 /// in the lowest bits.
 ///
+/// With `floats` of 4 bits in groups of 32, MXFP4 (OCP Microscaling Formats
+/// 1.0, section 5), a q is a sign, two bits of exponent and one of fraction,
+/// e2m1, and a scale is a power of two (Mxfp4.h), whose exponent is a byte:
+///
+///   scales  u32 [micropanels, groups / 4, 16]
+///
+/// four exponents in a word, the first in the lowest bits. Rows consist of
+/// whole groups.
+///
 /// With `superBlocks` it is one of llama.cpp's K-quants, whose integers and
 /// scales are kept as they are in a file (block_q4_K, block_q5_K, block_q6_K
 /// of ggml-common.h, ggml-org/ggml). A group is a super-block of 256 columns
@@ -72,11 +81,14 @@ struct QuantizedLayout {
   int64_t group = 32;  ///< columns with one scale: a multiple of kQuantBlock;
                        ///< with superBlocks those of one, 256
   bool zeros = false;  ///< groups have zero points; not of 16 bits, nor floats
-  bool floats = false; ///< of 8 bits: q are e4m3fn; of 4 bits, NF4 (below)
+  bool floats = false; ///< of 8 bits: q are e4m3fn; of 4, NF4 or MXFP4 (below)
   bool superBlocks = false; ///< K-quants (above); neither zeros nor floats
 
   /// Whether q are normal floats, in groups of 64.
-  bool nf4() const { return bits == 4 && floats; }
+  bool nf4() const { return bits == 4 && floats && group != kMxfp4Group; }
+  /// Whether q are e2m1 with powers of two, in groups of 32.
+  bool mxfp4() const { return bits == 4 && floats && group == kMxfp4Group; }
+  static constexpr int64_t kMxfp4Group = 32;  ///< weights with one exponent
   static constexpr int64_t kNf4Group = 64;    ///< weights with one absmax
   static constexpr int64_t kNf4Absmax = 256;  ///< absmax with one absmax2
   static constexpr int64_t kSuperBlock = 256; ///< columns of a super-block
@@ -98,10 +110,12 @@ struct QuantizedLayout {
   bool hasScales() const { return bits != 16; }
   /// What the scales have for each micropanel, times 16.
   int64_t scaleRows() const {
+    if (mxfp4())
+      return parts(groups(), 4);
     return nf4() ? 1 + nf4Spans() + parts(groups(), 4) : groups() * scalesAt(1);
   }
-  /// Whether scales are words: of nf4, and of super-blocks.
-  bool scaleWords() const { return nf4() || superBlocks; }
+  /// Whether scales are words: of nf4, of mxfp4, and of super-blocks.
+  bool scaleWords() const { return nf4() || mxfp4() || superBlocks; }
   /// Bytes of one of them: f16, or a word.
   int64_t scaleBytes() const { return scaleWords() ? 4 : 2; }
   /// Of nf4: how many absmax2 a row may need. Rows begin at multiples of
@@ -121,11 +135,11 @@ struct QuantizedLayout {
   int64_t offset() const {
     if (superBlocks)
       return minima() ? 0 : 32;
-    return bits == 4 && !nf4() ? 8 : 0;
+    return bits == 4 && !floats ? 8 : 0;
   }
   /// A word of weights that are 0; of super-blocks d = 0 makes them that.
   uint32_t zeroWord() const {
-    if (superBlocks)
+    if (superBlocks || mxfp4())
       return 0;
     return nf4() ? 0x77777777u : bits == 4 ? 0x88888888u : 0u;
   }

@@ -1,5 +1,6 @@
 #include "runtime/weights/DequantizeMatrix.h"
 #include "runtime/support/Floats.h"
+#include "runtime/support/Mxfp4.h"
 #include "runtime/support/SuperBlocks.h"
 #include "runtime/weights/NormalFloats.h"
 
@@ -20,6 +21,8 @@ float codeAt(const QuantizedLayout &layout, uint32_t word, int64_t k) {
   const uint32_t bits = word >> (k % layout.perWord() * layout.bits);
   if (layout.bits == 16)
     return bf16ToFloat(uint16_t(bits));
+  if (layout.mxfp4())
+    return kMxfp4Numbers[bits & 15];
   if (layout.floats)
     return e4m3ToFloat(uint8_t(bits));
   return layout.bits == 8 ? float(int8_t(bits))
@@ -56,6 +59,7 @@ std::vector<float> dequantizeRows(const QuantizedLayout &layout,
   if (layout.superBlocks)
     return dequantizeSuperBlocks(layout, words, wordsOf<uint32_t>(scales));
   const auto factors = wordsOf<uint16_t>(scales);
+  const auto exponents = wordsOf<uint32_t>(scales);
   std::vector<float> matrix(layout.rows * layout.columns);
   for (int64_t n = 0; n < layout.rows; ++n) {
     const int64_t micropanel = n / kMicropanel, lane = n % kMicropanel;
@@ -65,7 +69,14 @@ std::vector<float> dequantizeRows(const QuantizedLayout &layout,
     };
     float scale = 1, zero = 0;
     for (int64_t k = 0; k < layout.columns; ++k) {
-      if (layout.hasScales() && k % layout.group == 0) {
+      if (layout.mxfp4() && k % layout.group == 0) {
+        const int64_t group = k / layout.group;
+        scale = mxfp4Scale(mxfp4Exponent(
+            exponents[(micropanel * layout.scaleRows() + group / 4) *
+                          kMicropanel +
+                      lane],
+            group));
+      } else if (layout.hasScales() && k % layout.group == 0) {
         const int64_t at = layout.scalesAt(k / layout.group);
         scale = factorAt(at);
         zero = layout.zeros ? factorAt(at + 1) : 0;

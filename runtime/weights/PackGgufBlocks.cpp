@@ -37,6 +37,12 @@ struct Lane {
   void setScale(int64_t i, uint16_t bits) const {
     scales[i * kMicropanel + lane] = bits;
   }
+  /// Byte i of the lane's words, whose others stay.
+  void setScaleByte(int64_t i, uint8_t byte) const {
+    uint16_t &half = scales[2 * (i / 4 * kMicropanel + lane) + i % 4 / 2];
+    const int shift = i % 2 * 8;
+    half = uint16_t((half & ~(0xff << shift)) | byte << shift);
+  }
   void setScaleWord(int64_t i, uint32_t bits) const {
     std::memcpy(&scales[2 * (i * kMicropanel + lane)], &bits, sizeof bits);
   }
@@ -124,19 +130,29 @@ void packBytes(Block block, int64_t index, const Lane &to) {
   }
 }
 
-// d f16 | 16 bytes: the first 16 in their lower halves. A file adds 8 to them,
-// too.
-void packHalves(Block block, int64_t index, const Lane &to) {
-  to.setScale(index, block.half(0));
+// 16 bytes: the first 16 numbers in their lower halves.
+void packHalves(const uint8_t *bytes, int64_t index, const Lane &to) {
   for (int64_t i = 0; i < 4; ++i) {
     uint32_t word = 0;
     for (int64_t j = 0; j < 8; ++j) {
       const int64_t k = 8 * i + j;
-      const uint32_t q = block.bytes[2 + k % 16] >> (k / 16 * 4) & 15;
+      const uint32_t q = bytes[k % 16] >> (k / 16 * 4) & 15;
       word |= q << (4 * j);
     }
     to.word(index * 4 + i) = word;
   }
+}
+
+// d f16 | halves. A file adds 8 to integers, too.
+void packIntegers(Block block, int64_t index, const Lane &to) {
+  to.setScale(index, block.half(0));
+  packHalves(block.bytes + 2, index, to);
+}
+
+// Exponent, a byte | halves.
+void packMxfp4(Block block, int64_t index, const Lane &to) {
+  to.setScaleByte(index, block.bytes[0]);
+  packHalves(block.bytes + 1, index, to);
 }
 
 } // namespace
@@ -166,7 +182,10 @@ void packBlocks(GgufType type, const QuantizedLayout &layout,
       packBytes({from}, i, to);
       break;
     case GgufType::Q4_0:
-      packHalves({from}, i, to);
+      packIntegers({from}, i, to);
+      break;
+    case GgufType::MXFP4:
+      packMxfp4({from}, i, to);
       break;
     case GgufType::Q6_K:
       packSuperBlock(readSigned({from}), layout.bits, i, to);

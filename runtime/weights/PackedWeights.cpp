@@ -26,9 +26,11 @@ StatusOr<std::optional<PackedMatrix>> findPacked(const QuantizedPart &part,
                                                  const FindTensor &find) {
   if (part.layout.nf4() || !part.source.ends_with(kWeight))
     return std::optional<PackedMatrix>();
+  const bool onlyInBlocks =
+      part.transposed || part.layout.superBlocks || part.layout.mxfp4();
   for (const PackedFormat *format : kPackedFormats) {
-    if (format->floats != part.layout.floats ||
-        ((part.transposed || part.layout.superBlocks) && !format->inBlocks))
+    if ((format->floats != part.layout.floats && !part.layout.mxfp4()) ||
+        (onlyInBlocks && !format->inBlocks))
       continue;
     auto matrix = format->find(part, find);
     if (matrix.ok() && !matrix->has_value())
@@ -52,6 +54,10 @@ Status checkPackable(const std::string &name, const QuantizedLayout &layout,
   if (transposed || !name.ends_with(kWeight))
     return Status::error("'{}' is kept as [in, out], which compressed-tensors "
                          "does not have; use --quant where the model is loaded",
+                         name);
+  if (layout.mxfp4())
+    return Status::error("'{}' is kept in mxfp4, which is not written; use the "
+                         "file that it comes from",
                          name);
   if (layout.superBlocks)
     return Status::error("'{}' is kept in super-blocks of {} bits, which "

@@ -104,12 +104,14 @@ Status checkQuantizable(const QuantizedPart &part, const SafetensorsFile &file,
                          "[{}]",
                          entry.name, file.path(), fmt::join(entry.shape, ", "),
                          fmt::join(shape, ", "));
-  if (part.layout.superBlocks)
-    return Status::error("'{}' in '{}' is {}, and the program multiplies it in "
-                         "super-blocks of {} bits, which only a GGUF file has; "
-                         "compile the model for this checkpoint",
-                         entry.name, file.path(), safetensorsName(entry.type),
-                         part.layout.bits);
+  if (part.layout.superBlocks || part.layout.mxfp4())
+    return Status::error(
+        "'{}' in '{}' is {}, and the program multiplies it in {}, which only a "
+        "GGUF file has; compile the model for this checkpoint",
+        entry.name, file.path(), safetensorsName(entry.type),
+        part.layout.mxfp4()
+            ? "mxfp4"
+            : fmt::format("super-blocks of {} bits", part.layout.bits));
   TESSERA_RETURN_IF_ERROR(checkScaled(file, entry));
   if (!converts(entry.type, SafetensorsType::f32))
     return Status::error("'{}' in '{}' is {}, of which no {} with scales can "

@@ -357,7 +357,7 @@ def compare_texts(binaries, family, original, out, file):
 # ---- packed numbers -------------------------------------------------------
 
 PACKED = [Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.Q4_K, Type.Q5_K,
-          Type.Q6_K, Type.F16, Type.BF16]
+          Type.Q6_K, Type.MXFP4, Type.F16, Type.BF16]
 # Where the f16 scales of a block stand.
 SCALES = {Type.Q4_K: (0, 2), Type.Q5_K: (0, 2), Type.Q6_K: (208,)}
 
@@ -450,7 +450,8 @@ STORED = {"Q8_0": lambda name, i: Type.Q8_0,
           "Q4_0": lambda name, i: Type.Q6_K if name == "output.weight" else Type.Q4_0,
           "Q4_K": lambda name, i: Type.Q6_K if more_bits(name) else Type.Q4_K,
           "Q5_K": lambda name, i: Type.Q5_K,
-          "mixed": lambda name, i: [Type.Q4_0, Type.Q8_0, Type.Q5_1, Type.F16, Type.BF16][i % 5]}
+          "mixed": lambda name, i: [Type.Q4_0, Type.Q8_0, Type.Q5_1, Type.MXFP4, Type.F16,
+                                   Type.BF16][i % 6]}
 
 
 def compare_bytes(binaries, path, imported):

@@ -346,6 +346,9 @@ describeQuant(const Product &product, const TileTarget &target) {
   if (target.gpu && quant.layout.nf4())
     return llvm::createStringError(
         "GPUs do not support nf4 weights; compile for cpu");
+  if (target.gpu && quant.layout.mxfp4())
+    return llvm::createStringError(
+        "GPUs do not support mxfp4 weights; compile for cpu");
   if (target.gpu && quant.layout.superBlocks)
     return llvm::createStringError(
         "GPUs do not support weights in super-blocks (K-quants); compile for "

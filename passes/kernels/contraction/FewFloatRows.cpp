@@ -6,10 +6,12 @@
 // the sum of lhs over the group, together with zero points. A sum has four
 // chains for any number of rows, so that a row's bits do not depend on their
 // number.
+#include "dialects/tile/TileQuantOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/contraction/FewRows.h"
+#include "runtime/support/Mxfp4.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -68,8 +70,9 @@ static SmallVector<float> streamFactors(const QuantizedLayout &layout,
                                         int64_t count) {
   SmallVector<float> factors;
   for (int64_t k = 0; k < count; ++k)
-    factors.push_back(layout.bits == 4 ? 1 / weightFactor(k % layout.perWord())
-                                       : 1);
+    factors.push_back(layout.bits == 4 && !layout.floats
+                          ? 1 / weightFactor(k % layout.perWord())
+                          : 1);
   return factors;
 }
 
@@ -178,8 +181,8 @@ void FewFloatRows::multiplyBlock(Value micropanel, Value part, const Rows &rows,
   }
 }
 
-// The weights at `place` of the words, in f32: q for 8 bits, (q + offset) ×
-// weightFactor(place) for 4.
+// The weights at `place` of the words, in f32: q for 8 bits and mxfp4, (q +
+// offset) × weightFactor(place) for integers of 4.
 Value FewFloatRows::dequantize(Value word, int64_t place) {
   auto type = cast<VectorType>(word.getType());
   auto number = [&](uint32_t value) -> Value {
@@ -187,6 +190,11 @@ Value FewFloatRows::dequantize(Value word, int64_t place) {
         loc, DenseElementsAttr::get(type, llvm::APInt(32, value)));
   };
   VectorType wide = type.clone(b.getF32Type());
+  if (layout.mxfp4()) {
+    if (place)
+      word = b.create<arith::ShRUIOp>(loc, word, number(4 * place));
+    return b.create<tile::LookupOp>(loc, wide, word, kMxfp4Numbers);
+  }
   if (layout.bits == 4) {
     // The uppermost would be a sign in place.
     Value masked =

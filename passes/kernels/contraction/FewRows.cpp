@@ -111,6 +111,9 @@ Value FewRows::loadWords(Value micropanel, Value at, const Rows &rows) const {
 
 // Lines of zero points are among those of scales.
 void FewRows::prefetchScales(Value micropanel, Value group) const {
+  if (layout.mxfp4()) // four groups have a line
+    return prefetchAfter(weights.scales, micropanel, div(group, 4),
+                         4 * layout.bits);
   int64_t each = layout.scalesAt(1);
   for (int64_t line = 0; line < each; ++line)
     prefetchAfter(weights.scales, micropanel,

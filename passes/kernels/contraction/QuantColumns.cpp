@@ -9,6 +9,7 @@
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/contraction/ColumnSource.h"
 #include "passes/kernels/contraction/QuantWeights.h"
+#include "runtime/support/Mxfp4.h"
 #include "runtime/support/NormalFloat.h"
 
 using namespace mlir;
@@ -234,6 +235,8 @@ Value QuantColumns::expandWords(ArrayRef<Value> loaded) const {
                                   perRow([](int64_t at) { return 4 * at; }));
   if (layout.nf4())
     return b.create<tile::LookupOp>(loc, wide, word, kNormalFloats);
+  if (layout.mxfp4())
+    return b.create<tile::LookupOp>(loc, wide, word, kMxfp4Numbers);
   word = b.create<arith::AndIOp>(loc, word, perRow([](int64_t) { return 15; }));
   word = b.create<arith::SubIOp>(
       loc, word, perRow([&](int64_t) { return layout.offset(); }));

@@ -25,7 +25,39 @@ Value QuantWeights::loadWord(Value memory, Value micropanel, Value at) const {
               {micropanel, at, index(0)}, {2});
 }
 
+// 2^(exponent - 127) of a byte of a word; of 0 it is subnormal.
+Value tessera::extendExponent(OpBuilder &b, Location loc, Value word,
+                              Value shift) {
+  Type words = word.getType();
+  auto number = [&](uint32_t value) -> Value {
+    if (auto type = dyn_cast<VectorType>(words))
+      return b.create<arith::ConstantOp>(
+          loc, DenseElementsAttr::get(type, llvm::APInt(32, value)));
+    return b.create<arith::ConstantOp>(
+        loc, b.getI32IntegerAttr(static_cast<int32_t>(value)));
+  };
+  Value bits = b.create<arith::AndIOp>(
+      loc, b.create<arith::ShRUIOp>(loc, word, shift), number(255));
+  bits = b.create<arith::ShLIOp>(loc, bits, number(23));
+  bits = b.create<arith::MaxUIOp>(loc, bits, number(1u << 22));
+  Type wide = b.getF32Type();
+  if (auto type = dyn_cast<VectorType>(words))
+    wide = type.clone(wide);
+  return b.create<arith::BitcastOp>(loc, wide, bits);
+}
+
+Value QuantWeights::loadExponents(Value micropanel, Value group) const {
+  Value word = loadWord(scales, micropanel, div(group, 4));
+  Value shift =
+      b.create<arith::IndexCastOp>(loc, b.getI32Type(), mul(rem(group, 4), 8));
+  shift = b.create<tile::BroadcastOp>(loc, word.getType(), shift,
+                                      ArrayRef<int64_t>{});
+  return extendExponent(b, loc, word, shift);
+}
+
 Value QuantWeights::loadScale(Value micropanel, Value group) const {
+  if (layout.mxfp4())
+    return loadExponents(micropanel, group);
   return loadScales(micropanel, mul(group, layout.scalesAt(1)));
 }
 

@@ -23,6 +23,7 @@ struct QuantWeights : ContractionPart {
 
 private:
   mlir::Value loadScales(mlir::Value micropanel, mlir::Value at) const;
+  mlir::Value loadExponents(mlir::Value micropanel, mlir::Value group) const;
 };
 
 /// Absmax of nf4, which are quantized themselves: those of a micropanel's
@@ -100,6 +101,10 @@ struct Prefetch {
 /// target's far one into L2.
 llvm::SmallVector<Prefetch, 2> prefetchDistances(const TileTarget &target,
                                                  int64_t near);
+
+/// f32 of scales of mxfp4, the bytes at `shift` of i32: scalars or vectors.
+mlir::Value extendExponent(mlir::OpBuilder &b, mlir::Location loc,
+                           mlir::Value word, mlir::Value shift);
 
 /// f32 of weights of 8 bits, integers or e4m3, that are the upper bytes of i32.
 mlir::Value extendUpperBytes(mlir::OpBuilder &b, mlir::Location loc,

@@ -1,6 +1,7 @@
 // Layouts and formulas: ggml-quants.c of ggml-org/ggml (dequantize_row_*).
 #include "runtime/data/gguf/GgufTypes.h"
 #include "runtime/support/Floats.h"
+#include "runtime/support/Mxfp4.h"
 
 #include <cassert>
 #include <cstring>
@@ -97,6 +98,15 @@ void q5of1(Bytes in, float *out) {
   }
 }
 
+// exponent | 16 bytes: MXFP4, with e2m1 in the order of other halves
+void mxfp4(Bytes in, float *out) {
+  const float scale = mxfp4Scale(in[0]);
+  for (int i = 0; i < 16; ++i) {
+    out[i] = kMxfp4Numbers[in[1 + i] & 15] * scale;
+    out[i + 16] = kMxfp4Numbers[in[1 + i] >> 4] * scale;
+  }
+}
+
 // d f16 | 32 signed bytes
 void q8of0(Bytes in, float *out) {
   float d = half(in);
@@ -183,6 +193,8 @@ Block blockOf(GgufType type) {
     return q45ofK<true>;
   case GgufType::Q6_K:
     return q6ofK;
+  case GgufType::MXFP4:
+    return mxfp4;
   }
   return nullptr;
 }
@@ -199,7 +211,8 @@ std::optional<GgufTypeInfo> ggufTypeInfo(GgufType type) {
 bool isDequantized(GgufType type) { return blockOf(type) != nullptr; }
 
 std::string_view dequantizedTypes() {
-  return "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K";
+  return "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K or "
+         "MXFP4";
 }
 
 void dequantize(GgufType type, std::span<const std::byte> blocks,

@@ -17,6 +17,8 @@ inline std::optional<QuantizedLayout> ggufLayout(std::string_view type) {
     return QuantizedLayout{.bits = 8, .group = 32};
   if (type == "Q4_0")
     return QuantizedLayout{.bits = 4, .group = 32};
+  if (type == "MXFP4")
+    return QuantizedLayout{.bits = 4, .group = 32, .floats = true};
   for (int64_t bits : {4, 5, 6})
     if (type == "Q" + std::to_string(bits) + "_K")
       return QuantizedLayout{.bits = bits,

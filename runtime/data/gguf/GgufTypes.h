@@ -22,7 +22,8 @@ enum class GgufType : uint32_t {
   Q4_K = 12,
   Q5_K = 13,
   Q6_K = 14,
-  BF16 = 30
+  BF16 = 30,
+  MXFP4 = 39
 };
 
 /// Names and sizes of a type; nothing for numbers that no type has.

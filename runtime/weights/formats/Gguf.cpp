@@ -2,6 +2,7 @@
 // order of rows is that of GgufRows.h.
 #include "runtime/data/gguf/GgufRows.h"
 #include "runtime/support/Floats.h"
+#include "runtime/support/Mxfp4.h"
 #include "runtime/weights/MakeMicropanels.h"
 #include "runtime/weights/PackGgufBlocks.h"
 #include "runtime/weights/PackedFields.h"
@@ -26,8 +27,9 @@ findGgufBlocks(const QuantizedPart &part, const FindTensor &find) {
   const auto own =
       layoutOfBlocks(rows->tensor->type, part.layout.rows, part.layout.columns);
   // Dequantized; a program with --quant quantizes them again. Those of GPUs
-  // have no super-blocks.
-  if (!own || (own->superBlocks && !part.layout.superBlocks))
+  // have neither super-blocks nor mxfp4.
+  if (!own || (own->superBlocks && !part.layout.superBlocks) ||
+      (own->mxfp4() && !part.layout.mxfp4()))
     return std::optional<PackedMatrix>();
   if (*own != part.layout)
     return Status::error("'{}' in '{}' is {}, and the program expects another "
@@ -45,9 +47,14 @@ findGgufBlocks(const QuantizedPart &part, const FindTensor &find) {
   return std::optional(PackedMatrix{*matrix, *matrix});
 }
 
-/// Of super-blocks d and dmin are scales of f16, in the first of five words.
+/// Of mxfp4 the scales are bytes, two in a number. Of super-blocks d and dmin
+/// are scales of f16, in the first of five words.
 static bool areFinite(const QuantizedLayout &layout,
                       std::span<const uint16_t> scales) {
+  if (layout.mxfp4())
+    return std::ranges::all_of(scales, [](uint16_t pair) {
+      return std::max(pair & 0xff, pair >> 8) <= kMostMxfp4Exponent;
+    });
   constexpr int64_t kOneWord = 2 * kMicropanel;
   const int64_t step =
       layout.superBlocks ? QuantizedLayout::kSuperScales * kOneWord : kOneWord;

@@ -16,8 +16,8 @@ struct PackedFormat {
   Status (*load)(ModelState &model, const StateTensor &values,
                  const StateTensor &scales, const PackedMatrix &matrix);
   bool floats = false; ///< for layouts of floats, and no others
-  /// Rows are blocks of a GGUF file: also for super-blocks, and for matrices
-  /// that the checkpoint presents as [columns, rows].
+  /// Rows are blocks of a GGUF file: also for super-blocks and mxfp4, and for
+  /// matrices that the checkpoint presents as [columns, rows].
   bool inBlocks = false;
 };
 

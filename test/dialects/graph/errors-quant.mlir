@@ -34,8 +34,16 @@ func.func @f(%q: tensor<4x32x16xi32>, %s: tensor<4x8x16xf16>) {
 // -----
 
 func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x3x16xi32>) {
-  // expected-error @+1 {{'graph.dequantize' op has floats of 4 bits in groups of 32 for 64 × 128 weights, expected groups of 64}}
-  %0 = graph.dequantize %q, %s bits 4 group 32 floats : tensor<4x16x16xi32>, tensor<4x3x16xi32> -> tensor<64x128xf32>
+  // expected-error @+1 {{'graph.dequantize' op has floats of 4 bits in groups of 96 for 64 × 128 weights, expected groups of 64}}
+  %0 = graph.dequantize %q, %s bits 4 group 96 floats : tensor<4x16x16xi32>, tensor<4x3x16xi32> -> tensor<64x128xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x20x16xi32>, %s: tensor<4x2x16xi32>) {
+  // expected-error @+1 {{'graph.dequantize' op has floats of 4 bits in groups of 32 for rows of 144 weights, expected a multiple of 32}}
+  %0 = graph.dequantize %q, %s bits 4 group 32 floats : tensor<4x20x16xi32>, tensor<4x2x16xi32> -> tensor<64x144xf32>
   return
 }
 
@@ -81,7 +89,7 @@ func.func @f(%q: tensor<4x16x16xi32> {graph.quantized = {source = "w", part = "z
 // -----
 
 // expected-error @+1 {{expects {source, part = "values" or "scales", bits, group, shape} in 'graph.quantized'}}
-func.func @f(%q: tensor<4x16x16xi32> {graph.quantized = {source = "w", part = "values", bits = 4, floats, group = 32, shape = array<i64: 64, 128>}}) {
+func.func @f(%q: tensor<4x16x16xi32> {graph.quantized = {source = "w", part = "values", bits = 4, floats, group = 96, shape = array<i64: 64, 128>}}) {
   return
 }
 

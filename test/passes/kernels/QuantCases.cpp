@@ -81,10 +81,25 @@ void drawSuperBlocks(const QuantizedLayout &layout, interpreter::Tensor &values,
   }
 }
 
+// Scales of MXFP4 are words of four exponents, of which 0 is a subnormal's.
+void drawMxfp4(interpreter::Tensor &values, interpreter::Tensor &scales) {
+  std::mt19937_64 engine(17);
+  for (double &word : values.data)
+    word = static_cast<int32_t>(engine());
+  for (double &word : scales.data) {
+    uint32_t bytes = 0;
+    for (int at = 0; at < 32; at += 8)
+      bytes |= uint32_t(engine() % 8 ? 114 + engine() % 6 : 0) << at;
+    word = static_cast<int32_t>(bytes);
+  }
+}
+
 void drawValues(const QuantizedLayout &layout, interpreter::Tensor &values,
                 interpreter::Tensor &scales) {
   if (layout.nf4())
     return drawNormalFloats(layout, values, scales);
+  if (layout.mxfp4())
+    return drawMxfp4(values, scales);
   if (layout.superBlocks)
     return drawSuperBlocks(layout, values, scales);
   std::mt19937_64 engine(7);
@@ -188,6 +203,41 @@ func.func @main(%dy: {0}, %q: {1}, %s: {2}) -> {8} {{
   return made;
 }
 
+// Rows of the matrix, the first and the last among them, as bits of its
+// dequantized form.
+KernelCase makeRows(const Shape &shape, const char *element) {
+  const QuantizedLayout layout = shape.layout();
+  const bool isMicropanels = !layout.hasScales();
+  std::string q = fmt::format("tensor<{}x{}>", shapes(layout, middleOf(layout)),
+                              isMicropanels ? "bf16" : "i32"),
+              s = fmt::format("tensor<{}x{}>",
+                              shapes(layout, layout.scaleRows()),
+                              shape.scales()),
+              w = fmt::format("tensor<{}x{}x{}>", shape.n, shape.k, element),
+              i = fmt::format("tensor<{}xi32>", shape.rows),
+              y = fmt::format("tensor<{}x{}x{}>", shape.rows, shape.k, element);
+  KernelCase made{
+      fmt::format("Lookup{}_{}", shape.name, element),
+      fmt::format(R"(
+func.func @main(%i: {0}, %q: {1}, %s: {2}) -> {4} {{
+  %w = graph.dequantize %q{5} {6} : {1}{7} -> {3}
+  %y = graph.embedding %w, %i : ({3}, {0}) -> {4}
+  return %y : {4}
+}})",
+                  i, q, s, w, y, isMicropanels ? "" : ", %s",
+                  shape.attributes(), isMicropanels ? "" : ", " + s),
+      -1, 1,
+      // The interpreter does not round to bf16.
+      std::string(element) == "f32" || isMicropanels ? 0.0 : 0x1p-8};
+  made.prepare = [=](std::vector<interpreter::Tensor> &inputs) {
+    for (int64_t row = 0; row < shape.rows; ++row)
+      inputs[0].data[row] = double((shape.n - 1) * row / (shape.rows - 1));
+    if (!isMicropanels)
+      drawValues(layout, inputs[1], inputs[2]);
+  };
+  return made;
+}
+
 void addNormalFloats(std::vector<KernelCase> &cases) {
   auto nf4 = [](const char *name, int64_t rows, int64_t n, int64_t k) {
     return Shape{name, rows, n, k, 4, 64, false, true};
@@ -215,6 +265,30 @@ void addNormalFloats(std::vector<KernelCase> &cases) {
     cases.push_back(makeRowSums(shape, "f32", false, false));
     cases.push_back(makeRowSums(shape, "bf16", false, false));
   }
+}
+
+void addMxfp4(std::vector<KernelCase> &cases) {
+  auto mxfp4 = [](const char *name, int64_t rows, int64_t n, int64_t k) {
+    return Shape{name, rows, n, k, 4, 32, false, true};
+  };
+  const Shape shapes[] = {mxfp4("Mxfp4One", 1, 64, 64),
+                          mxfp4("Mxfp4OneRagged", 1, 75, 160),
+                          mxfp4("Mxfp4FiveRows", 5, 300, 96),
+                          mxfp4("Mxfp4SixteenRows", 16, 280, 288),
+                          mxfp4("Mxfp4Many", 45, 128, 128),
+                          mxfp4("Mxfp4ManyRagged", 37, 70, 96),
+                          mxfp4("Mxfp4ManyDeep", 24, 52, 8224),
+                          mxfp4("Mxfp4Packed", 101, 72, 1152),
+                          mxfp4("Mxfp4PackedPanels", 77, 192, 1152)};
+  for (const char *element : {"f32", "bf16"}) {
+    for (const Shape &shape : shapes)
+      cases.push_back(make(shape, element, false, shape.rows % 2));
+    cases.push_back(
+        makeRowSums(mxfp4("Mxfp4", 37, 80, 288), element, false, false));
+    cases.push_back(makeRows(mxfp4("Mxfp4", 37, 75, 160), element));
+  }
+  cases.push_back(make(shapes[1], "f32", true, true));
+  cases.push_back(make(shapes[5], "bf16", true, true));
 }
 
 void addSuperBlocks(std::vector<KernelCase> &cases) {
@@ -252,41 +326,6 @@ void addSuperBlocks(std::vector<KernelCase> &cases) {
     add(make(many[1], "bf16", true, false));
     add(makeRowSums(many[0], "bf16", true, false));
   }
-}
-
-// Rows of the matrix, the first and the last among them, as bits of its
-// dequantized form.
-KernelCase makeRows(const Shape &shape, const char *element) {
-  const QuantizedLayout layout = shape.layout();
-  const bool isMicropanels = !layout.hasScales();
-  std::string q = fmt::format("tensor<{}x{}>", shapes(layout, middleOf(layout)),
-                              isMicropanels ? "bf16" : "i32"),
-              s = fmt::format("tensor<{}x{}>",
-                              shapes(layout, layout.scaleRows()),
-                              shape.scales()),
-              w = fmt::format("tensor<{}x{}x{}>", shape.n, shape.k, element),
-              i = fmt::format("tensor<{}xi32>", shape.rows),
-              y = fmt::format("tensor<{}x{}x{}>", shape.rows, shape.k, element);
-  KernelCase made{
-      fmt::format("Lookup{}_{}", shape.name, element),
-      fmt::format(R"(
-func.func @main(%i: {0}, %q: {1}, %s: {2}) -> {4} {{
-  %w = graph.dequantize %q{5} {6} : {1}{7} -> {3}
-  %y = graph.embedding %w, %i : ({3}, {0}) -> {4}
-  return %y : {4}
-}})",
-                  i, q, s, w, y, isMicropanels ? "" : ", %s",
-                  shape.attributes(), isMicropanels ? "" : ", " + s),
-      -1, 1,
-      // The interpreter does not round to bf16.
-      std::string(element) == "f32" || isMicropanels ? 0.0 : 0x1p-8};
-  made.prepare = [=](std::vector<interpreter::Tensor> &inputs) {
-    for (int64_t row = 0; row < shape.rows; ++row)
-      inputs[0].data[row] = double((shape.n - 1) * row / (shape.rows - 1));
-    if (!isMicropanels)
-      drawValues(layout, inputs[1], inputs[2]);
-  };
-  return made;
 }
 
 void addRows(std::vector<KernelCase> &cases) {
@@ -439,7 +478,8 @@ void addExperts(std::vector<KernelCase> &cases) {
       int8Deep{"Int8Deep", 0, 80, 1152, 8, 64},
       fp8{"Fp8", 0, 48, 105, 8, 64, false, true},
       super5{"Super5", 0, 48, 512, 5, 256, false, false, true},
-      super6{"Super6", 0, 80, 256, 6, 256, false, false, true};
+      super6{"Super6", 0, 80, 256, 6, 256, false, false, true},
+      mxfp4{"Mxfp4", 0, 48, 160, 4, 32, false, true};
   std::vector<double> many(65, 6);
   std::fill(many.begin(), many.begin() + 9, 0);
   std::fill(many.begin() + 9, many.begin() + 40, 1);
@@ -464,6 +504,9 @@ void addExperts(std::vector<KernelCase> &cases) {
       {"Few", {0, 3, 3, 10, 12}, 14, super5},
       {"Prompt", {0, 37, 38, 38, 101, 140}, 140, super5},
       {"Prompt", {0, 17, 150, 151, 260}, 270, super6},
+      {"OneOfMany", many, 6, mxfp4},
+      {"Few", {0, 3, 3, 10, 12}, 14, mxfp4},
+      {"Prompt", {0, 37, 38, 38, 101, 140}, 140, mxfp4},
   };
   for (const char *element : {"f32", "bf16"})
     for (const Experts &experts : all)
@@ -549,6 +592,7 @@ std::vector<KernelCase> all() {
   addRows(cases);
   addExperts(cases);
   addNormalFloats(cases);
+  addMxfp4(cases);
   addSuperBlocks(cases);
   cases.push_back(make(few[4], "f32", true, true));
   cases.push_back(make(many[3], "bf16", true, false));
@@ -636,6 +680,7 @@ std::vector<KernelCase> gpuQuantCases() {
     if (one.name.find("Micropanels") == std::string::npos &&
         one.name.find("Nf4") == std::string::npos &&
         one.name.find("Super") == std::string::npos &&
+        one.name.find("Mxfp4") == std::string::npos &&
         one.name.find("Lookup") == std::string::npos)
       cases.push_back(one);
   // Heads that are parts of a group; few rows; terms that are no whole chunks.

@@ -141,8 +141,19 @@ const Hostile kHostile[] = {
      },
      "state tensor 'w': zero points of weights that have no scales"},
     {"QuantizedFloats",
-     [](ArtifactT &a) { quantize(share(a).state[0]).floats = true; },
+     [](ArtifactT &a) {
+       QuantizedT &of = quantize(share(a).state[0]);
+       of.floats = true;
+       of.group = 96;
+     },
      "state tensor 'w': floats of 4 bits"},
+    {"QuantizedMxfp4",
+     [](ArtifactT &a) {
+       QuantizedT &of = quantize(share(a).state[0]);
+       of.floats = true;
+       of.columns = 48;
+     },
+     "state tensor 'w': mxfp4 in groups of 32 for rows of 48 weights"},
     {"QuantizedFloatsZeros",
      [](ArtifactT &a) {
        QuantizedT &of = quantize(share(a).state[0]);

@@ -205,10 +205,28 @@ TEST(PackGgufBlocks, TakesIntegersOfFourBits) {
     }
 }
 
+TEST(PackGgufBlocks, TakesFloatsOfFourBits) {
+  BlockMatrix matrix(GgufType::MXFP4);
+  for (int64_t n = 0; n < kPackedRows; ++n)
+    for (int64_t k = 0; k < kPackedColumns; ++k) {
+      matrix.block(n, k)[0] = uint8_t(90 + n + k / 32);
+      matrix.block(n, k)[1 + k % 16] |=
+          uint8_t(integer(n, k, 4) << (k % 32 < 16 ? 0 : 4));
+    }
+  matrix.pack();
+  EXPECT_EQ(matrix.scales.size(), size_t(2 * 4 * 16 * 2));
+  for (int64_t n = 0; n < kPackedRows; ++n)
+    for (int64_t k = 0; k < kPackedColumns; ++k) {
+      ASSERT_EQ(matrix.word(n, k / 8) >> (k % 8 * 4) & 15, integer(n, k, 4));
+      ASSERT_EQ(matrix.scaleWord(n, k / 128) >> (k / 32 % 4 * 8) & 255,
+                90 + n + k / 32);
+    }
+}
+
 TEST(PackGgufBlocks, KeepsEveryWeight) {
   std::mt19937 engine(3);
   for (GgufType type : {GgufType::Q4_K, GgufType::Q5_K, GgufType::Q6_K,
-                        GgufType::Q8_0, GgufType::Q4_0}) {
+                        GgufType::Q8_0, GgufType::Q4_0, GgufType::MXFP4}) {
     BlockMatrix matrix(type);
     for (uint8_t &byte : matrix.bytes)
       byte = uint8_t(engine());
@@ -217,6 +235,10 @@ TEST(PackGgufBlocks, KeepsEveryWeight) {
     for (int64_t at = 0; at < int64_t(matrix.bytes.size());
          at += matrix.blockBytes()) {
       uint8_t *block = &matrix.bytes[at];
+      if (type == GgufType::MXFP4) {
+        block[0] = uint8_t(engine() % 252); // 0 is subnormal
+        continue;
+      }
       matrix.setHalf(block + (type == GgufType::Q6_K ? 208 : 0),
                      floatToF16(float(engine() % 1000) / 3000 - 0.15f));
       if (hasTwo)
@@ -242,6 +264,9 @@ TEST(PackGgufBlocks, TakesWholeBlocksOfSomeTypes) {
   EXPECT_FALSE(layoutOfBlocks(GgufType::BF16, 16, 256));
   EXPECT_EQ(layoutOfBlocks(GgufType::Q8_0, 16, 96),
             (QuantizedLayout{.rows = 16, .columns = 96}));
+  EXPECT_EQ(
+      layoutOfBlocks(GgufType::MXFP4, 3, 96),
+      (QuantizedLayout{.rows = 3, .columns = 96, .bits = 4, .floats = true}));
   EXPECT_EQ(layoutOfBlocks(GgufType::Q5_K, 3, 512),
             (QuantizedLayout{.rows = 3,
                              .columns = 512,

@@ -173,6 +173,28 @@ TEST(GgufBlocks, AreNotRoundedAgain) {
               ::testing::HasSubstr("has the shape [96, 40]"));
 }
 
+// What is wrong with a matrix whose blocks are these.
+static std::string problemOf(GgufType type, const QuantizedLayout &layout,
+                             const std::vector<std::byte> &blocks) {
+  const auto rows = uint64_t(layout.rows), columns = uint64_t(layout.columns);
+  const GgufBytes bytes(type, rows, columns, blocks);
+  auto parsed = GgufFile::parse(bytes.all, "x.gguf");
+  EXPECT_TRUE(parsed.ok()) << parsed.message();
+  auto file = std::make_shared<const GgufFile>(parsed.take());
+  GgufRows source;
+  source.file = file.get();
+  source.tensor = file->tensor("x");
+  source.rows = rows;
+  source.columns = columns;
+  std::vector<SafetensorsEntry> entries{
+      ggufEntry("x.weight", {rows, columns}, file, source)};
+  auto weights = std::make_shared<const SafetensorsModel>(
+      SafetensorsModel::of(SafetensorsFile::of("x.gguf", entries)));
+  OneMatrix model(layout);
+  auto report = importWeights(WeightFiles("x.gguf", weights), model);
+  return report.ok() ? "" : report.message();
+}
+
 // Of super-blocks d and dmin, at each end of the matrix.
 TEST(GgufBlocks, HaveFiniteFactorsOfSuperBlocks) {
   constexpr uint64_t kRows = 24, kColumns = 512, kBytes = 144;
@@ -182,24 +204,7 @@ TEST(GgufBlocks, HaveFiniteFactorsOfSuperBlocks) {
                                .group = 256,
                                .superBlocks = true};
   std::vector<std::byte> blocks(kRows * kColumns / 256 * kBytes);
-  auto problem = [&] {
-    const GgufBytes bytes(GgufType::Q4_K, kRows, kColumns, blocks);
-    auto parsed = GgufFile::parse(bytes.all, "x.gguf");
-    EXPECT_TRUE(parsed.ok()) << parsed.message();
-    auto file = std::make_shared<const GgufFile>(parsed.take());
-    GgufRows rows;
-    rows.file = file.get();
-    rows.tensor = file->tensor("x");
-    rows.rows = kRows;
-    rows.columns = kColumns;
-    std::vector<SafetensorsEntry> entries{
-        ggufEntry("x.weight", {kRows, kColumns}, file, rows)};
-    auto weights = std::make_shared<const SafetensorsModel>(
-        SafetensorsModel::of(SafetensorsFile::of("x.gguf", entries)));
-    OneMatrix model(layout);
-    auto report = importWeights(WeightFiles("x.gguf", weights), model);
-    return report.ok() ? "" : report.message();
-  };
+  auto problem = [&] { return problemOf(GgufType::Q4_K, layout, blocks); };
   EXPECT_EQ(problem(), "");
   for (size_t at : {size_t(1), size_t(3), blocks.size() - kBytes + 1,
                     blocks.size() - kBytes + 3}) {
@@ -211,6 +216,23 @@ TEST(GgufBlocks, HaveFiniteFactorsOfSuperBlocks) {
   for (size_t at = 4; at < 16; ++at)
     blocks[at] = std::byte(255);
   EXPECT_EQ(problem(), "");
+}
+
+// Of mxfp4 the exponents.
+TEST(GgufBlocks, HaveFinitePowersOfTwo) {
+  constexpr uint64_t kRows = 24, kColumns = 160, kBytes = 17;
+  const QuantizedLayout layout{
+      .rows = kRows, .columns = kColumns, .bits = 4, .floats = true};
+  std::vector<std::byte> blocks(kRows * kColumns / 32 * kBytes);
+  for (size_t at : {size_t(0), 3 * kBytes, blocks.size() - kBytes}) {
+    blocks[at] = std::byte(252);
+    EXPECT_EQ(problemOf(GgufType::MXFP4, layout, blocks), "");
+    blocks[at] = std::byte(253);
+    EXPECT_THAT(problemOf(GgufType::MXFP4, layout, blocks),
+                ::testing::HasSubstr("is not finite"))
+        << at;
+    blocks[at] = std::byte(0);
+  }
 }
 
 TEST(GgufBlocks, HaveFiniteScales) {
