@@ -182,6 +182,10 @@ llvm::Error Compilation::checkPrecision() {
         recipe.inference.layout == recipe::WeightLayout::Packed)
       return makeError("inference.layout: no kernel reads packed weights on " +
                        kind.name + "; set it to rows, or omit the target");
+    else if (mode == models::Mode::Infer && !kind.isCpu() &&
+             recipe.inference.activations == recipe::Activations::Int8)
+      return makeError("inference.activations: int8 is not supported on " +
+                       kind.name + "; leave it out, or omit the target");
   if (llvm::Error error = checkInferenceMesh())
     return error;
   if (recipe.compute != models::Precision::Fp64)

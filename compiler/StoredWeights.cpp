@@ -124,7 +124,14 @@ llvm::Error Compilation::takeLayouts() {
 
 // Of weights that are not stored quantized.
 llvm::Error Compilation::checkQuantOptions() const {
-  if (recipe.inference.quant != models::Quant::None)
+  const models::Quant quant = recipe.inference.quant;
+  if (isGiven("inference.activations") &&
+      recipe.inference.activations == recipe::Activations::Int8 &&
+      (quant == models::Quant::None || quant == models::Quant::Fp8))
+    return makeError("inference.activations: int8 activations are multiplied "
+                     "by weights in integers, which these are not; add --quant "
+                     "int8 or int4, or leave it out");
+  if (quant != models::Quant::None)
     return llvm::Error::success();
   if (isGiven("inference.group"))
     return makeError("inference.group: the weights are not quantized, so they "

@@ -290,7 +290,7 @@ void ModelBuilder::buildInference() {
   int64_t pages = recipe.inference.pages ? recipe.inference.pages
                                          : perSequence * recipe.inference.batch;
   int64_t chunk = std::min(recipe.inference.chunk, context);
-  for (int64_t tokens : prefillBuckets(chunk))
+  for (int64_t tokens : prefillBuckets(spec, chunk))
     buildCached(graph::Program::prefill, ("_" + Twine(tokens)).str(),
                 {1, tokens, context, pages});
   for (int64_t batch : decodeBuckets(recipe.inference.batch))

@@ -22,7 +22,7 @@ static Status checkNumerics(const Recipe::Inference &inference) {
                          "or leave inference.quant and inference.kv out");
   if (inference.activations != recipe::Activations::Auto)
     return Status::error("inference.activations: inference.numerics: training "
-                         "multiplies no integers; leave it out, or set "
+                         "has no quantized activations; leave it out, or set "
                          "inference.numerics: inference");
   if (inference.page != kTrainedTile)
     return Status::error("inference.page = {}: inference.numerics: training "
@@ -70,7 +70,7 @@ static Status checkInference(const Recipe &recipe, const ModelSpec &spec) {
         recipe.inference.pages, needed, inferenceContext(spec, recipe));
   if (recipe.inference.activations == recipe::Activations::Int8 &&
       recipe.compute != Precision::Bf16)
-    return Status::error("inference.activations: int8 is of programs in bf16; "
+    return Status::error("inference.activations: int8 requires a bf16 program; "
                          "set precision.compute: bf16, or leave it out");
   TESSERA_RETURN_IF_ERROR(checkRecurrent(recipe.inference, spec));
   return checkNumerics(recipe.inference);
@@ -83,8 +83,8 @@ static Status checkEncoder(const Recipe &recipe, const ModelSpec &spec,
         "inference.kv: {} is an encoder, which has no KV cache",
         name(spec.family));
   if (recipe.inference.activations != recipe::Activations::Auto)
-    return Status::error("inference.activations: {} is an encoder, whose "
-                         "products are of floats; leave it out",
+    return Status::error("inference.activations: {} is an encoder, for which "
+                         "int8 is not supported; leave it out",
                          name(spec.family));
   if (recipe.adapter.kind != recipe::AdapterKind::None)
     return Status::error("adapter.kind: {} is an encoder, for which adapters "
@@ -313,10 +313,12 @@ static Status checkReward(const Recipe &recipe, const ModelSpec &spec,
   const Recipe::Inference &inference = recipe.inference;
   const bool isPlain = inference.quant == Quant::None &&
                        inference.layout == recipe::WeightLayout::Rows &&
+                       inference.activations == recipe::Activations::Auto &&
                        recipe.adapter.kind == recipe::AdapterKind::None;
   if (mode == Mode::Calibrate || !isPlain)
-    return Status::error("inference.quant, inference.layout and adapters: not "
-                         "supported of reward models; leave them out");
+    return Status::error("inference.quant, inference.layout, "
+                         "inference.activations and adapters: not supported of "
+                         "reward models; leave them out");
   if (inference.kv != KvKind::Auto)
     return Status::error("inference.kv: this {} is a reward model, which has "
                          "no KV cache",
@@ -431,11 +433,20 @@ std::vector<int64_t> decodeBuckets(int64_t most) {
   return buckets;
 }
 
-std::vector<int64_t> prefillBuckets(int64_t chunk) {
-  constexpr int64_t kLeast = 32; // fewer rows have other kernels on CPUs
+std::vector<int64_t> prefillBuckets(const ModelSpec &spec, int64_t chunk) {
+  // On CPUs up to 16 rows, of an expert on average, have other kernels, and a
+  // token's bits must not depend on how much of its prompt is left.
+  constexpr int64_t kLeast = 32;
+  const auto rowsOfExpert = [&](int64_t tokens) {
+    return tokens * spec.moe->chosen / spec.moe->experts;
+  };
   std::vector<int64_t> buckets{chunk};
-  while (buckets.front() >= 4 * kLeast) // each costs time to compile
-    buckets.insert(buckets.begin(), buckets.front() / 4);
+  while (buckets.front() >= 4 * kLeast) { // each costs time to compile
+    const int64_t fewer = buckets.front() / 4;
+    if (spec.moe && rowsOfExpert(fewer) < kLeast / 2 + 1)
+      break;
+    buckets.insert(buckets.begin(), fewer);
+  }
   return buckets;
 }
 

@@ -37,7 +37,7 @@ int64_t inferenceContext(const ModelSpec &spec, const Recipe &recipe);
 std::vector<int64_t> decodeBuckets(int64_t most);
 /// Tokens of the prefill programs, ascending, up to `chunk`. What is left of a
 /// prompt is padded to the next.
-std::vector<int64_t> prefillBuckets(int64_t chunk);
+std::vector<int64_t> prefillBuckets(const ModelSpec &spec, int64_t chunk);
 
 /// The shape of an encoder's or a reward model's program: `batch` sequences of
 /// up to `tokens`.

@@ -88,8 +88,7 @@ class PlanKernelsPass : public tessera::impl::PlanKernelsBase<PlanKernelsPass> {
     TilingContext context(getOperation(), chosen);
     if (byteRows && context.isGpu()) {
       getOperation().emitError()
-          << "inference.activations: GPUs do not support int8; leave it out, "
-             "or compile for cpu";
+          << "byte-rows: no kernel of GPUs multiplies rows as bytes";
       return signalPassFailure();
     }
     plans.clear();

@@ -168,7 +168,7 @@ Status PortReader::checkPorts(const std::string &program, int64_t batch,
                               {"changes", f32, {batch, sizes.changes, 4}},
                               {"options", f32, {batch, 2}},
                               {"limits", i32, {batch, 4}}};
-  if (tokens > 1)
+  if (program == prefillOf(tokens))
     wanted.push_back({"last", i32, {batch}});
   if (sizes.adapters > 0)
     wanted.push_back({"adapters", i32, {sizes.adapters + 1}});

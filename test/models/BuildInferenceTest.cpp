@@ -284,9 +284,15 @@ TEST_F(BuildInference, HasAProgramForEachBucket) {
   EXPECT_EQ(decodeBuckets(8), (std::vector<int64_t>{1, 2, 4, 8}));
   EXPECT_EQ(decodeBuckets(40),
             (std::vector<int64_t>{1, 2, 4, 8, 12, 16, 24, 32, 40}));
-  EXPECT_EQ(prefillBuckets(100), (std::vector<int64_t>{100}));
-  EXPECT_EQ(prefillBuckets(256), (std::vector<int64_t>{64, 256}));
-  EXPECT_EQ(prefillBuckets(512), (std::vector<int64_t>{32, 128, 512}));
+  ModelSpec dense, experts;
+  EXPECT_EQ(prefillBuckets(dense, 100), (std::vector<int64_t>{100}));
+  EXPECT_EQ(prefillBuckets(dense, 256), (std::vector<int64_t>{64, 256}));
+  EXPECT_EQ(prefillBuckets(dense, 512), (std::vector<int64_t>{32, 128, 512}));
+  experts.moe.emplace();
+  experts.moe->experts = 8;
+  experts.moe->chosen = 2;
+  EXPECT_EQ(prefillBuckets(experts, 256), (std::vector<int64_t>{256}));
+  EXPECT_EQ(prefillBuckets(experts, 512), (std::vector<int64_t>{128, 512}));
 }
 
 TEST_F(BuildInference, CachesTooSmallForOneSequenceAreRefused) {

@@ -180,18 +180,19 @@ TEST(Recipe, Int8ActivationsAreOfBf16) {
   recipe.inference.activations = recipe::Activations::Int8;
   const ModelSpec llama = mustRead("llama");
   EXPECT_EQ(checkRecipe(recipe, llama, Mode::Infer).message(),
-            "inference.activations: int8 is of programs in bf16; set "
+            "inference.activations: int8 requires a bf16 program; set "
             "precision.compute: bf16, or leave it out");
   recipe.compute = Precision::Bf16;
   EXPECT_TRUE(checkRecipe(recipe, llama, Mode::Infer).ok());
   recipe.inference.numerics = recipe::Numerics::Training;
   EXPECT_EQ(checkRecipe(recipe, llama, Mode::Infer).message(),
-            "inference.activations: inference.numerics: training multiplies "
-            "no integers; leave it out, or set inference.numerics: inference");
+            "inference.activations: inference.numerics: training has no "
+            "quantized activations; leave it out, or set inference.numerics: "
+            "inference");
   recipe.inference.numerics = recipe::Numerics::Auto;
   EXPECT_EQ(checkRecipe(recipe, mustRead("bert"), Mode::Infer).message(),
-            "inference.activations: bert is an encoder, whose products are of "
-            "floats; leave it out");
+            "inference.activations: bert is an encoder, for which int8 is not "
+            "supported; leave it out");
 }
 
 TEST(Recipe, RewardModelsAreTrainedForScores) {
@@ -210,8 +211,11 @@ TEST(Recipe, RewardModelsAreTrainedForScores) {
             "cache");
   recipe.inference.layout = recipe::WeightLayout::Packed;
   EXPECT_EQ(checkRecipe(recipe, scores, Mode::Infer).message(),
-            "inference.quant, inference.layout and adapters: not supported of "
-            "reward models; leave them out");
+            "inference.quant, inference.layout, inference.activations and "
+            "adapters: not supported of reward models; leave them out");
+  recipe.inference = {};
+  recipe.inference.activations = recipe::Activations::Int8;
+  EXPECT_FALSE(checkRecipe(recipe, scores, Mode::Infer).ok());
   recipe.inference = {};
   recipe.task = recipe::Task::Reward;
   EXPECT_TRUE(checkRecipe(recipe, scores).ok());

@@ -100,7 +100,8 @@ tessera::openProgram(const std::string &artifact, const std::string &device,
   return SessionModel::open(*reader, session);
 }
 
-/// Of a rollout worker the learner has sent the text.
+/// A rollout worker has config.json from the learner; others read it from
+/// `request.spec`.
 static StatusOr<models::LoadedConfig> configOf(const CompileRequest &request) {
   if (request.configText.empty())
     return models::loadHfConfig(request.spec);
@@ -163,6 +164,7 @@ Status tessera::compileSampler(const RlArguments &arguments,
   const bool canAgree = arguments.device == "cpu" && !config->spec.stateSpace &&
                         recipe.inference.kv == usual.kv &&
                         recipe.inference.quant == usual.quant &&
+                        recipe.inference.activations == usual.activations &&
                         recipe.inference.page == usual.page;
   if (recipe.inference.numerics == usual.numerics && canAgree)
     sizes.push_back(

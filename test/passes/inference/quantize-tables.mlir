@@ -12,7 +12,7 @@
 // CHECK-NOT:   graph.state = "table"
 // CHECK-SAME:  %[[TQ:[^:]*]]: tensor<3x64x16xi32> {graph.quantized = {bits = 8 : i64, {{[^}]*}} source = "table"}, {{[^}]*}} graph.state = "table.values"}
 // CHECK-SAME:  tensor<48x256xbf16> {{{[^}]*}} graph.state = "plain"}
-// CHECK-SAME:  tensor<256x48xbf16> {{{[^}]*}} graph.state = "turned"}
+// CHECK-SAME:  tensor<256x48xbf16> {{{[^}]*}} graph.state = "transposed"}
 // CHECK-DAG:   %[[H:.*]] = graph.dequantize %[[HQ]], %[[HS]] bits 6 group 256 super_blocks
 // CHECK-DAG:   %[[T:.*]] = graph.dequantize %[[TQ]], %{{.*}} bits 8 group 32
 // CHECK-DAG:   graph.embedding %[[H]], %{{.*}} -> tensor<2x256xbf16>
@@ -20,8 +20,8 @@
 // CHECK:       graph.einsum "bk,vk->bv" %{{.*}}, %[[H]]
 // PACKED-LABEL: func @decode_1(
 // PACKED:       %[[P:[^:]*]]: tensor<48x256xbf16> {{{[^}]*}} graph.state = "plain"}
-// PACKED-SAME:  %[[U:[^:]*]]: tensor<256x48xbf16> {{{[^}]*}} graph.state = "turned"}
-// PACKED-SAME:  {{{.*}} graph.state = "turned.values"}
+// PACKED-SAME:  %[[U:[^:]*]]: tensor<256x48xbf16> {{{[^}]*}} graph.state = "transposed"}
+// PACKED-SAME:  {{{.*}} graph.state = "transposed.values"}
 // PACKED-DAG:   graph.embedding %[[P]],
 // PACKED-DAG:   graph.embedding %[[U]],
 // KEPT-LABEL: func @decode_1(
@@ -33,7 +33,7 @@ func.func @decode_1(
     %h: tensor<48x256xbf16> {graph.role = #graph<role parameter>, graph.state = "head", graph.stored = {bits = 6 : i64, group = 256 : i64, super_blocks}},
     %t: tensor<48x256xbf16> {graph.role = #graph<role parameter>, graph.state = "table", graph.stored = {bits = 8 : i64, group = 32 : i64}},
     %p: tensor<48x256xbf16> {graph.role = #graph<role parameter>, graph.state = "plain"},
-    %u: tensor<256x48xbf16> {graph.role = #graph<role parameter>, graph.state = "turned"},
+    %u: tensor<256x48xbf16> {graph.role = #graph<role parameter>, graph.state = "transposed"},
     %i: tensor<2xi32> {graph.input = "tokens"}) -> (tensor<2x48xbf16> {graph.output = "logits"}, tensor<2x48xbf16> {graph.output = "y"})
     attributes {graph.program = #graph.program<decode>} {
   %a = graph.embedding %h, %i : (tensor<48x256xbf16>, tensor<2xi32>) -> tensor<2x256xbf16>

@@ -241,8 +241,8 @@ void printCase(const KernelCase &test, const std::string &target,
 class CubinTest : public ::testing::TestWithParam<CubinParameter> {};
 
 /// nvcc takes minutes for them: `make test` compiles those of sm_90a, of
-/// attention with documents the small ones, and `make check` a few
-/// (test/README.md).
+/// attention with documents the small ones, and of sm_80 some products;
+/// `make check` a few (test/README.md).
 static bool isOfAnotherTier(const CubinParameter &group) {
   const auto &[cases, target] = group;
   const std::string_view suite = ::testing::UnitTest::GetInstance()
@@ -252,7 +252,9 @@ static bool isOfAnotherTier(const CubinParameter &group) {
     return target == "cuda:sm_80" || !suite.starts_with("Quantized/");
   const bool isSlow = suite.starts_with("Large/") &&
                       cases.front().name.starts_with("PackedAttention");
-  return tier() != "sweep" && (target == "cuda:sm_80" || isSlow);
+  const bool isOther =
+      target == "cuda:sm_80" && !suite.starts_with("Quantized/");
+  return tier() != "sweep" && (isOther || isSlow);
 }
 
 TEST_P(CubinTest, PassesTheGates) {

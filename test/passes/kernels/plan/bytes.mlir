@@ -12,7 +12,7 @@
 // CHECK: few {{.*}} bf16 integers q4_K streamed
 // PLAN: tile.plan = #tile.contraction_plan<vector, lhs = bytes, rhs = memory, tile = [128, 64]>
 // AUTO: many {{.*}} matrix bf16 packed q4_K memory
-// GPU: inference.activations: GPUs do not support int8; leave it out, or compile for cpu
+// GPU: byte-rows: no kernel of GPUs multiplies rows as bytes
 
 // Eight words of 4 bits are added in 16 bits.
 // AVX2: tile.launch @byte_rows(
