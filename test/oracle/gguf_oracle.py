@@ -471,7 +471,8 @@ def compare_bytes(binaries, path, imported):
     expected, bf16, int8 = map(numpy.array, tops)
     errors = [numpy.abs(ours - expected).max() for ours in (bf16, int8)]
     fact(f"int8 activations: the likeliest tokens to {errors[1]:.1e}, in bf16 to {errors[0]:.1e}",
-         len(int8) == 5 and errors[1] < 0.1 and (bf16 != int8).any(), errors)
+         # Tokens of one text, such as parts of a character, are one entry.
+         len(int8) > 2 and errors[1] < 0.1 and (bf16 != int8).any(), errors)
 
 
 def compare_stored(binaries, folder, kinds):
