@@ -436,14 +436,14 @@ std::vector<int64_t> decodeBuckets(int64_t most) {
 std::vector<int64_t> prefillBuckets(const ModelSpec &spec, int64_t chunk) {
   // On CPUs up to 16 rows, of an expert on average, have other kernels, and a
   // token's bits must not depend on how much of its prompt is left.
-  constexpr int64_t kLeast = 32;
+  constexpr int64_t kFewRows = 16;
   const auto rowsOfExpert = [&](int64_t tokens) {
     return tokens * spec.moe->chosen / spec.moe->experts;
   };
   std::vector<int64_t> buckets{chunk};
-  while (buckets.front() >= 4 * kLeast) { // each costs time to compile
+  while (buckets.front() >= 8 * kFewRows) { // each costs time to compile
     const int64_t fewer = buckets.front() / 4;
-    if (spec.moe && rowsOfExpert(fewer) < kLeast / 2 + 1)
+    if (spec.moe && rowsOfExpert(fewer) <= kFewRows)
       break;
     buckets.insert(buckets.begin(), fewer);
   }

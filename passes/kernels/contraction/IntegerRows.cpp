@@ -115,6 +115,7 @@ private:
   /// body(first column, columns, value so far) over a group's blocks.
   Value overBlocks(Value k, int64_t size, Value init,
                    llvm::function_ref<Value(Value, int64_t, Value)> body);
+  Value roundBlock(Value k, int64_t count, Value inverse);
   Value emitBlock(Value k, int64_t count, Value inverse);
   void storeWords(Value block);
   void storeSums(Value block);
@@ -191,6 +192,18 @@ Value IntegerRowsEmitter::largest(Value k, int64_t size) {
       });
 }
 
+// i32 [count]: x times the inverse of the scale, to the nearest integer.
+Value IntegerRowsEmitter::roundBlock(Value k, int64_t count, Value inverse) {
+  Value x = load(k, count);
+  x = b.create<arith::MulFOp>(loc, x, spread(inverse, count));
+  auto type = cast<VectorType>(x.getType());
+  x = b.create<arith::AddFOp>(
+      loc, x,
+      b.create<arith::ConstantOp>(loc, DenseElementsAttr::get(type, kRounder)));
+  Value bits = b.create<arith::BitcastOp>(loc, type.clone(b.getI32Type()), x);
+  return b.create<arith::SubIOp>(loc, bits, like(bits, kRounderBits));
+}
+
 // Columns [k, k + count) of one block: its words, and the integers' sum.
 Value IntegerRowsEmitter::emitBlock(Value k, int64_t count, Value inverse) {
   auto wholeType = VectorType::get({kQuantBlock}, b.getI32Type());
@@ -201,14 +214,7 @@ Value IntegerRowsEmitter::emitBlock(Value k, int64_t count, Value inverse) {
   if (count < kQuantBlock)
     store(b.create<arith::ConstantOp>(
         loc, DenseElementsAttr::get(wholeType, int32_t(128))));
-  Value x = load(k, count);
-  x = b.create<arith::MulFOp>(loc, x, spread(inverse, count));
-  auto type = cast<VectorType>(x.getType());
-  x = b.create<arith::AddFOp>(
-      loc, x,
-      b.create<arith::ConstantOp>(loc, DenseElementsAttr::get(type, kRounder)));
-  Value bits = b.create<arith::BitcastOp>(loc, type.clone(b.getI32Type()), x);
-  Value integer = b.create<arith::SubIOp>(loc, bits, like(bits, kRounderBits));
+  Value integer = roundBlock(k, count, inverse);
   store(b.create<arith::AddIOp>(loc, integer, like(integer, 128)));
   storeWords(b.createOrFold<arith::DivUIOp>(loc, k, index(kQuantBlock)));
   return fold(integer, tile::ReduceKind::sum);
@@ -363,16 +369,9 @@ void IntegerRowsEmitter::emitByteBlock(Value block, Value inverse,
                                        Value negated) {
   const int64_t size = IntegerRows::bytePart(layout),
                 parts = kQuantBlock / size;
-  Value x = load(mul(block, kQuantBlock), kQuantBlock);
-  x = b.create<arith::MulFOp>(loc, x, spread(inverse, kQuantBlock));
-  auto type = cast<VectorType>(x.getType());
-  x = b.create<arith::AddFOp>(
-      loc, x,
-      b.create<arith::ConstantOp>(loc, DenseElementsAttr::get(type, kRounder)));
-  Value bits = b.create<arith::BitcastOp>(loc, type.clone(b.getI32Type()), x);
   b.create<tile::StoreOp>(
-      loc, b.create<arith::SubIOp>(loc, bits, like(bits, kRounderBits)),
-      integers, ValueRange{index(0)}, ValueRange(), ArrayRef<int64_t>{0});
+      loc, roundBlock(mul(block, kQuantBlock), kQuantBlock, inverse), integers,
+      ValueRange{index(0)}, ValueRange(), ArrayRef<int64_t>{0});
   for (int64_t part = 0; part < parts; ++part) {
     storeBytes(mul(block, IntegerRows::kWords), part);
     Value of = b.create<tile::LoadOp>(
