@@ -52,8 +52,8 @@ struct ContractionQuant {
   /// If so: rows are multiplied as integers, to which an earlier launch
   /// converts them (IntegerRows); they are the kernel's first buffer.
   bool integers = false;
-  /// Many rows on CPUs: they are multiplied as bytes, to which an earlier
-  /// launch converts them (IntegerRows too).
+  /// On CPUs: rows are multiplied as bytes, to which an earlier launch converts
+  /// them (IntegerRows too).
   bool bytes = false;
   /// The product sums over the matrix's rows, as in the gradient of a linear
   /// layer's input (dY W); its columns are the matrix's.
@@ -85,25 +85,31 @@ struct CpuBlock {
 /// For super-blocks there is a sum for each scale of the weights, and where
 /// they have minima, it is the bits of f32 of minus the sum.
 ///
-/// Rows of bytes have one byte of each column, from -127 to 127, and as parts
-/// the columns with one scale in super-blocks, otherwise 32:
+/// Rows of bytes have one byte of each column, from -127 to 127:
 ///
 ///   words   [blocks, 8]
-///   sums    [parts]         minus the sum times the row's scale, bits of f32
+///   sums    [ofSums]
 ///   scales  [groups]        the bits of f32
+///
+/// Sums of int4 and int8 are as above. Of super-blocks a word has two sums of
+/// 16 bits. With minima those are minus the sums of parts 4 i and 4 i + 2, or 4
+/// i + 1 and 4 i + 3. Otherwise they are of each part -32 times the sum of the
+/// columns whose products are added to the lower and to the upper half of a
+/// word, columns below 4 of each 8 and the others (ByteProducts.h).
 struct IntegerRows {
   static constexpr int64_t kWords = kQuantBlock / 4;
-  int64_t rows, blocks, groups, parts; ///< parts: those with a sum
+  int64_t rows, blocks, groups, ofSums; ///< words of sums
   bool bytes = false;
 
   /// Columns of a row of bytes that kernels stage at a time, in whole groups.
   static constexpr int64_t kByteChunk = 2048;
+  /// Columns with one scale; of groups those that are multiplied at a time.
   static int64_t bytePart(const QuantizedLayout &layout) {
     return layout.superBlocks ? layout.scaleColumns() : kQuantBlock;
   }
   int64_t wordsOfBlock() const { return bytes ? kWords : 2 * kWords; }
   int64_t sums() const { return blocks * wordsOfBlock(); }
-  int64_t scales() const { return sums() + parts; }
+  int64_t scales() const { return sums() + ofSums; }
   int64_t width() const { return scales() + groups; }
   View view() const;
   /// Bytes are multiplied as unsigned, with this offset added.

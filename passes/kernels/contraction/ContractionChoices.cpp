@@ -157,7 +157,7 @@ ContractionTiles tessera::chooseTiles(const ContractionPlan &plan,
   chooseTypes(tiles, plan, target);
   if (tiles.matrices)
     chooseMatrixTiles(tiles, plan);
-  else if (plan.quant && plan.quant->bytes)
+  else if (plan.quant && plan.quant->bytes && !plan.quant->streams)
     chooseByteTiles(tiles, plan, target);
   else
     chooseVectorTiles(tiles, plan, target);

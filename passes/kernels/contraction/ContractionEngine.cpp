@@ -50,6 +50,8 @@ static MakeEngine *engineOf(const ContractionBlock &block) {
   const ContractionPlan &plan = block.plan;
   const bool streams =
       plan.quant && plan.quant->streams && !plan.isMicropanels();
+  if (streams && plan.quant->bytes)
+    return fewByteRows;
   if (streams && plan.quant->layout.superBlocks)
     return plan.quant->integers ? fewSuperIntegers : fewSuperFloats;
   if (streams)

@@ -50,7 +50,7 @@ protected:
 using MakeEngine = std::unique_ptr<ContractionEngine>(ContractionBlock &,
                                                       ContractionEpilogue &);
 MakeEngine vectorProduct, matrixProduct, transposedProduct, fewFloatRows,
-    fewIntegerRows, fewSuperFloats, fewSuperIntegers, byteRows;
+    fewIntegerRows, fewSuperFloats, fewSuperIntegers, fewByteRows, byteRows;
 
 using TileBody = llvm::function_ref<void(const TilePlace &)>;
 /// body(place) over the register tiles of the block's rows, as one group; if

@@ -83,15 +83,11 @@ void FewIntegerRows::multiplyBlock(Value micropanel, Value part,
 // overflow 32 bits, as long as the total does not.
 Value FewIntegerRows::takeZeros(Value sums, Value micropanel, Value group) {
   auto type = cast<VectorType>(sums.getType());
-  auto lanes = VectorType::get({kMicropanel}, b.getI32Type());
-  Value zeros = b.create<arith::FPToSIOp>(loc, lanes,
-                                          weights.loadZero(micropanel, group));
-  Value offset = b.create<arith::ConstantOp>(
-      loc, DenseElementsAttr::get(lanes, int32_t(IntegerRows::offset(layout))));
-  zeros = b.create<arith::AddIOp>(loc, zeros, offset);
   return b.create<arith::MulIOp>(
       loc, sums,
-      b.create<tile::BroadcastOp>(loc, type, zeros, ArrayRef<int64_t>{1}));
+      b.create<tile::BroadcastOp>(loc, type,
+                                  weights.loadOffset(micropanel, group),
+                                  ArrayRef<int64_t>{1}));
 }
 
 // `sum` and what a group of `size` columns adds to it.

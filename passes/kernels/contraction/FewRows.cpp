@@ -11,7 +11,7 @@ static constexpr int64_t kNear = 4096;
 
 FewRows::FewRows(ContractionBlock &block, ContractionEpilogue &epilogue)
     : ContractionEngine(block, epilogue),
-      lhs(plan.quant->integers
+      lhs(plan.quant->readsIntegers()
               ? std::nullopt
               : std::make_optional<StridedOperand>(block, /*isLeft=*/true)),
       weights(block), layout(weights.layout) {}

@@ -69,12 +69,29 @@ static llvm::Error chooseRowSumGrid(ContractionPlan &plan,
   return llvm::Error::success();
 }
 
+// The rows of a block of few rows.
+static int64_t rowsOfFew(const ContractionPlan &plan) {
+  const int64_t rows = plan.rowDim().size;
+  if (!plan.groups)
+    return rows;
+  const int64_t most =
+      plan.quant->readsIntegers() ? kMostGroupRows : kStreamedRows;
+  return std::min(
+      {rows, most, int64_t(llvm::alignTo(plan.typicalRows(), kStreamedRows))});
+}
+
 void tessera::chooseByteGrid(ContractionPlan &plan) {
   // A block's rows of bytes stay in L2, and staging a panel takes a hundredth
   // of their products' time.
   constexpr int64_t kRows = 128, kLeast = 64, kMost = 256;
   plan.quant->bytes = true;
   const int64_t rows = plan.typicalRows(), columns = plan.columnDim().size;
+  if (plan.quant->streams) {
+    plan.quant->integers = false;
+    plan.blockRows = rowsOfFew(plan);
+    plan.blockColumns = std::min(columns, integerColumns(plan.quant->layout));
+    return;
+  }
   plan.blockRows = std::min<int64_t>(
       plan.rowDim().size,
       llvm::alignTo(partsOf(rows, partsOf(rows, kRows)), CpuBlock::kRowStep));
@@ -113,13 +130,8 @@ llvm::Error tessera::chooseQuantGrid(ContractionPlan &plan,
     chooseGrid(plan);
     return llvm::Error::success();
   }
-  plan.blockRows = row.size;
   plan.quant->integers = multipliesIntegers(plan);
-  if (plan.groups) {
-    int64_t most = plan.quant->integers ? kMostGroupRows : kStreamedRows,
-            typical = llvm::alignTo(plan.typicalRows(), kStreamedRows);
-    plan.blockRows = std::min({row.size, typical, most});
-  }
+  plan.blockRows = rowsOfFew(plan);
   if (plan.quant->integers) {
     plan.blockColumns =
         std::min(column.size, integerColumns(plan.quant->layout));

@@ -65,6 +65,15 @@ Value QuantWeights::loadZero(Value micropanel, Value group) const {
   return loadScales(micropanel, add(mul(group, 2), index(1)));
 }
 
+Value QuantWeights::loadOffset(Value micropanel, Value group) const {
+  auto type = VectorType::get({kMicropanel}, b.getI32Type());
+  Value zeros =
+      b.create<arith::FPToSIOp>(loc, type, loadZero(micropanel, group));
+  Value offset = b.create<arith::ConstantOp>(
+      loc, DenseElementsAttr::get(type, int32_t(IntegerRows::offset(layout))));
+  return b.create<arith::AddIOp>(loc, zeros, offset);
+}
+
 Value QuantWeights::loadScales(Value micropanel, Value at) const {
   auto narrow = VectorType::get({kMicropanel}, b.getF16Type());
   Value loaded = load(narrow, scales, {micropanel, at, index(0)}, {2});

@@ -15,6 +15,9 @@ struct QuantWeights : ContractionPart {
   mlir::Value loadScale(mlir::Value micropanel, mlir::Value group) const;
   /// f32 [16], all of them integers.
   mlir::Value loadZero(mlir::Value micropanel, mlir::Value group) const;
+  /// i32 [16]: that and the offset that makes weights unsigned
+  /// (IntegerRows::offset).
+  mlir::Value loadOffset(mlir::Value micropanel, mlir::Value group) const;
   /// i32 [terms, 16]: in row t word t / perWord.
   mlir::Value spreadWords(llvm::ArrayRef<mlir::Value> loaded) const;
 

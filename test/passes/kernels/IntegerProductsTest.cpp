@@ -125,40 +125,21 @@ struct ByteGroup {
   }
 };
 
-/// Many rows as bytes: chunks of 2048 columns, of each what is subtracted, 32
-/// columns at a time, then the products of each group.
+/// Rows as bytes: groups in order, each an exact sum of integers.
 float referenceOfBytes(const QuantizedLayout &layout, const Tensors &inputs,
                        int64_t row, int64_t n) {
-  const float offset = layout.bits == 4 ? 8 : 128;
-  const int64_t ofChunk = 2048 / layout.group;
   float sum = 0;
-  for (int64_t first = 0; first < layout.groups(); first += ofChunk) {
-    const int64_t end = std::min(first + ofChunk, layout.groups());
-    auto scaleAt = [&](int64_t group) {
-      return (n / 16 * layout.scaleRows() + layout.scalesAt(group)) * 16 +
-             n % 16;
-    };
-    for (int64_t group = first; group < end; ++group) {
-      const ByteGroup x(layout, inputs[0], row, group);
-      const auto scale = float(inputs[2].data[scaleAt(group)]);
-      const float zero =
-          layout.zeros ? float(inputs[2].data[scaleAt(group) + 16]) : 0;
-      for (int64_t k = 0; k < layout.group; k += 32) {
-        const int64_t total =
-            std::accumulate(&x.integers[k], &x.integers[k] + 32, int64_t(0));
-        sum = std::fma(float(total) * -x.scale, (offset + zero) * scale, sum);
-      }
-    }
-    for (int64_t group = first; group < end; ++group) {
-      const ByteGroup x(layout, inputs[0], row, group);
-      const auto scale = float(inputs[2].data[scaleAt(group)]);
-      int64_t products = 0;
-      for (int64_t k = 0; k < layout.group; ++k)
-        products += x.integers[k] *
-                    (weight(layout, inputs[1], n, group * layout.group + k) +
-                     int64_t(offset));
-      sum = std::fma(float(products) * scale, x.scale, sum);
-    }
+  for (int64_t group = 0; group < layout.groups(); ++group) {
+    const int64_t at =
+        (n / 16 * layout.scaleRows() + layout.scalesAt(group)) * 16 + n % 16;
+    const int64_t zero = layout.zeros ? int64_t(inputs[2].data[at + 16]) : 0;
+    const ByteGroup x(layout, inputs[0], row, group);
+    int64_t products = 0;
+    for (int64_t k = 0; k < layout.group; ++k)
+      products +=
+          x.integers[k] *
+          (weight(layout, inputs[1], n, group * layout.group + k) - zero);
+    sum = std::fma(float(products) * float(inputs[2].data[at]), x.scale, sum);
   }
   return sum;
 }
@@ -218,7 +199,7 @@ class ByteProductsTest : public IntegerProductsTest {};
 
 TEST_P(ByteProductsTest, AreExactInEveryBatch) {
   for (int64_t group : {32, 128})
-    for (int64_t rows : {17, 41}) {
+    for (int64_t rows : {1, 5, 16, 17, 41}) {
       QuantizedLayout layout{83, 2176, bits(), group, zeros()};
       Tensors inputs = draw(layout, rows);
       Tensor result = run(layout, inputs, target(), /*byteRows=*/true);
@@ -232,47 +213,52 @@ TEST_P(ByteProductsTest, AreExactInEveryBatch) {
 
 // Every product at its bound, with both signs.
 TEST_P(ByteProductsTest, NoSumLeavesItsBits) {
-  QuantizedLayout layout{16, 256, bits(), 128, zeros()};
-  Tensors inputs = draw(layout, 20);
-  for (double &word : inputs[1].data)
-    word = bits() == 4 ? -1 : int32_t(0x7f7f7f7f);
-  for (size_t i = 0; i < inputs[0].data.size(); ++i)
-    inputs[0].data[i] = i / 256 % 2 ? -1.0 : 1.0;
-  Tensor result = run(layout, inputs, target(), /*byteRows=*/true);
-  for (int64_t i = 0; i < 20 * 16; ++i)
-    ASSERT_EQ(float(result.data[i]),
-              referenceOfBytes(layout, inputs, i / 16, i % 16));
+  for (int64_t rows : {3, 20}) {
+    QuantizedLayout layout{16, 256, bits(), 128, zeros()};
+    Tensors inputs = draw(layout, rows);
+    for (double &word : inputs[1].data)
+      word = bits() == 4 ? -1 : int32_t(0x7f7f7f7f);
+    for (size_t i = 0; i < inputs[0].data.size(); ++i)
+      inputs[0].data[i] = i / 256 % 2 ? -1.0 : 1.0;
+    Tensor result = run(layout, inputs, target(), /*byteRows=*/true);
+    for (int64_t i = 0; i < rows * 16; ++i)
+      ASSERT_EQ(float(result.data[i]),
+                referenceOfBytes(layout, inputs, i / 16, i % 16));
+  }
 }
 
-// Of four experts, one without rows; the last rows are of none.
+// Of four experts, one without rows; the last rows are of none. Many rows of an
+// expert on average, and few.
 TEST_P(ByteProductsTest, AreExactOfExperts) {
-  constexpr int64_t kRows = 100, kColumns = 80, kExperts = 4;
-  constexpr int64_t kOffsets[] = {0, 1, 50, 50, 90};
-  QuantizedLayout layout{kExperts * kColumns, 256, bits(), 64, zeros()};
-  Tensors inputs = draw(layout, kRows);
-  inputs[0].shape = {kRows, layout.columns};
-  inputs.emplace_back(std::vector<int64_t>{kExperts + 1});
-  std::copy(std::begin(kOffsets), std::end(kOffsets), inputs[3].data.begin());
-  const std::string text = fmt::format(
-      R"(
+  constexpr int64_t kColumns = 80, kExperts = 4;
+  for (int64_t rows : {100, 40}) {
+    const int64_t ends[] = {0, 1, rows / 2, rows / 2, rows - 10};
+    QuantizedLayout layout{kExperts * kColumns, 256, bits(), 64, zeros()};
+    Tensors inputs = draw(layout, rows);
+    inputs[0].shape = {rows, layout.columns};
+    inputs.emplace_back(std::vector<int64_t>{kExperts + 1});
+    std::copy(std::begin(ends), std::end(ends), inputs[3].data.begin());
+    const std::string text = fmt::format(
+        R"(
 func.func @main(%x: tensor<{0}x{1}xbf16>, %q: tensor<{4}x{5}x16xi32>, %s: tensor<{4}x{6}x16xf16>, %g: tensor<5xi32>) -> tensor<{0}x{2}xf32> {{
   %w = graph.dequantize %q, %s bits {7} group {8} {9} : tensor<{4}x{5}x16xi32>, tensor<{4}x{6}x16xf16> -> tensor<{3}x{2}x{1}xbf16>
   %y = graph.grouped_matmul %x, %w groups %g {{transposed}} : (tensor<{0}x{1}xbf16>, tensor<{3}x{2}x{1}xbf16>, tensor<5xi32>) -> tensor<{0}x{2}xf32>
   return %y : tensor<{0}x{2}xf32>
 }})",
-      kRows, layout.columns, kColumns, kExperts, layout.micropanels(),
-      layout.words(), layout.scaleRows(), layout.bits, layout.group,
-      layout.zeros ? "zeros" : "");
-  Tensor result =
-      llvm::cantFail(runMain(text, target(), inputs, /*byteRows=*/true));
-  for (int64_t row = 0; row < kRows; ++row) {
-    const int64_t expert = row < 1 ? 0 : row < 50 ? 1 : 3;
-    for (int64_t n = 0; n < kColumns; ++n)
-      ASSERT_EQ(float(result.data[row * kColumns + n]),
-                row < 90 ? referenceOfBytes(layout, inputs, row,
-                                            expert * kColumns + n)
-                         : 0)
-          << "row " << row << ", column " << n;
+        rows, layout.columns, kColumns, kExperts, layout.micropanels(),
+        layout.words(), layout.scaleRows(), layout.bits, layout.group,
+        layout.zeros ? "zeros" : "");
+    Tensor result =
+        llvm::cantFail(runMain(text, target(), inputs, /*byteRows=*/true));
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t expert = row < 1 ? 0 : row < ends[2] ? 1 : 3;
+      for (int64_t n = 0; n < kColumns; ++n)
+        ASSERT_EQ(float(result.data[row * kColumns + n]),
+                  row < ends[4] ? referenceOfBytes(layout, inputs, row,
+                                                   expert * kColumns + n)
+                                : 0)
+            << "row " << row << ", column " << n;
+    }
   }
 }
 

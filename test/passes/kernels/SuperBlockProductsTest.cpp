@@ -1,6 +1,6 @@
 // Few rows of bf16 times weights in super-blocks: against loops that do the
-// same arithmetic from its definition, to the bit; many rows as bytes too. Many
-// rows of floats, each the same whatever others there are.
+// same arithmetic from its definition, to the bit; rows as bytes too. Many rows
+// of floats, each the same whatever others there are.
 #include "compiler/target/cpu/CpuTarget.h"
 #include "hardware/Targets.h"
 #include "runtime/support/Floats.h"
@@ -148,37 +148,26 @@ struct ByteBlock {
   }
 };
 
-/// Chunks of eight super-blocks; of each what is subtracted, then products.
+/// Super-blocks in order, both sums of each exact.
 float SuperMatrix::referenceOfBytes(const Tensor &x, int64_t row,
                                     int64_t n) const {
-  const int64_t size = layout.bits == 6 ? 16 : 32, parts = 256 / size,
-                supers = layout.columns / 256;
-  auto scaleOf = [&](int64_t super, int64_t part) {
-    const uint8_t bits = byte(n, super, part);
-    return size == 16 ? int64_t(int8_t(bits)) : int64_t(bits);
-  };
+  const int64_t size = layout.bits == 6 ? 16 : 32;
   float sum = 0;
-  for (int64_t first = 0; first < supers; first += 8) {
-    std::vector<ByteBlock> blocks;
-    for (int64_t super = first; super < std::min(first + 8, supers); ++super)
-      blocks.emplace_back(&x.data[row * layout.columns + super * 256]);
-    for (int64_t i = 0; i < int64_t(blocks.size()); ++i)
-      for (int64_t part = 0; part < parts; ++part) {
-        const float least =
-            size == 32
-                ? float(byte(n, first + i, 8 + part)) * half(n, first + i, 16)
-                : float(scaleOf(first + i, part)) * half(n, first + i, 0) * 32;
-        const float total = float(blocks[i].sum(part * size, size));
-        sum = std::fma(total * -blocks[i].scale, least, sum);
-      }
-    for (int64_t i = 0; i < int64_t(blocks.size()); ++i) {
-      int64_t products = 0;
-      for (int64_t k = 0; k < 256; ++k)
-        products += blocks[i].integers[k] * scaleOf(first + i, k / size) *
-                    (q(n, (first + i) * 256 + k) + (size == 16 ? 32 : 0));
-      sum = std::fma(float(products) * half(n, first + i, 0), blocks[i].scale,
-                     sum);
+  for (int64_t super = 0; super < layout.columns / 256; ++super) {
+    const ByteBlock of(&x.data[row * layout.columns + super * 256]);
+    int64_t products = 0, minima = 0;
+    for (int64_t part = 0; part < 256 / size; ++part) {
+      const uint8_t bits = byte(n, super, part);
+      for (int64_t k = part * size; k < (part + 1) * size; ++k)
+        products += of.integers[k] * q(n, super * 256 + k) *
+                    (size == 16 ? int64_t(int8_t(bits)) : int64_t(bits));
+      if (size == 32)
+        minima -= of.sum(part * size, size) * byte(n, super, 8 + part);
     }
+    float ofSuper = float(products) * half(n, super, 0);
+    if (size == 32)
+      ofSuper = std::fma(float(minima), half(n, super, 16), ofSuper);
+    sum = std::fma(ofSuper, of.scale, sum);
   }
   return sum;
 }
@@ -221,7 +210,7 @@ class SuperBlockBytesTest : public SuperBlockProductsTest {};
 
 TEST_P(SuperBlockBytesTest, AreThoseOfIntegersInEveryBatch) {
   const SuperMatrix matrix(83, 2304, bits());
-  for (int64_t rows : {17, 41}) {
+  for (int64_t rows : {1, 5, 16, 17, 41}) {
     const Tensor x = drawRows(rows, 2304),
                  result = matrix.multiply(x, target(), /*byteRows=*/true);
     for (int64_t row = 0; row < rows; ++row)
@@ -242,27 +231,32 @@ TEST_P(SuperBlockBytesTest, NoSumLeavesItsBits) {
                                           : i % 2    ? int32_t(0x80808080)
                                                      : 0x7f7f7f7f)
                                        : 0x02173c00;
-  Tensor x({40, 512});
-  for (size_t i = 0; i < x.data.size(); ++i)
-    x.data[i] = i / 512 % 2 ? -1.0 : 1.0;
-  const Tensor result = matrix.multiply(x, target(), /*byteRows=*/true);
-  for (int64_t i = 0; i < 40 * 32; ++i)
-    ASSERT_EQ(float(result.data[i]), matrix.referenceOfBytes(x, i / 32, i % 32))
-        << "element " << i;
+  for (int64_t rows : {5, 40}) {
+    Tensor x({rows, 512});
+    for (size_t i = 0; i < x.data.size(); ++i)
+      x.data[i] = i / 512 % 2 ? -1.0 : 1.0;
+    const Tensor result = matrix.multiply(x, target(), /*byteRows=*/true);
+    for (int64_t i = 0; i < rows * 32; ++i)
+      ASSERT_EQ(float(result.data[i]),
+                matrix.referenceOfBytes(x, i / 32, i % 32))
+          << "element " << i;
+  }
 }
 
 TEST_P(SuperBlockBytesTest, WhatIsNoNumberSpoilsItsRowAlone) {
   const SuperMatrix matrix(32, 512, bits());
-  Tensor x = drawRows(20, 512);
-  x.data[512 + 40] = NAN;
-  x.data[3 * 512 + 300] = -INFINITY;
-  const Tensor result = matrix.multiply(x, target(), /*byteRows=*/true);
-  for (int64_t i = 0; i < 20 * 32; ++i)
-    if (i / 32 == 1 || i / 32 == 3)
-      EXPECT_TRUE(std::isnan(result.data[i])) << "element " << i;
-    else
-      EXPECT_EQ(float(result.data[i]),
-                matrix.referenceOfBytes(x, i / 32, i % 32));
+  for (int64_t rows : {6, 20}) {
+    Tensor x = drawRows(rows, 512);
+    x.data[512 + 40] = NAN;
+    x.data[3 * 512 + 300] = -INFINITY;
+    const Tensor result = matrix.multiply(x, target(), /*byteRows=*/true);
+    for (int64_t i = 0; i < rows * 32; ++i)
+      if (i / 32 == 1 || i / 32 == 3)
+        EXPECT_TRUE(std::isnan(result.data[i])) << "element " << i;
+      else
+        EXPECT_EQ(float(result.data[i]),
+                  matrix.referenceOfBytes(x, i / 32, i % 32));
+  }
 }
 
 class WidenedSuperBlocksTest : public SuperBlockProductsTest {};
