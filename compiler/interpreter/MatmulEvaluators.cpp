@@ -124,11 +124,14 @@ static Result evaluateDequantize(DequantizeOp op, Operands in) {
   tessera::QuantizedLayout layout = op.getLayout();
   int64_t micropanel = tessera::kMicropanel;
   Tensor result(resultShape(op));
+  int64_t stack = result.shape.size() == 3 ? result.shape[0] : 1,
+          rows = layout.rows / stack;
   for (int64_t n = 0; n < layout.rows; ++n)
     for (int64_t k = 0; k < layout.columns; ++k) {
       double &to = // rows of a stack follow each other
-          result.data[op.getTransposed() ? k * layout.rows + n
-                                         : n * layout.columns + k];
+          result.data[op.getTransposed()
+                          ? (n / rows * layout.columns + k) * rows + n % rows
+                          : n * layout.columns + k];
       if (!layout
                .hasScales()) { // in the order [micropanels, columns / 2, 16, 2]
         int64_t depth = layout.words() * layout.perWord();

@@ -156,7 +156,8 @@ std::optional<QuantizedOrigin> QuantizedOrigin::read(Attribute attribute) {
           fitsMxfp4(origin.layout);
   if (origin.layout.superBlocks)
     fits = origin.layout.fitsSuperBlocks();
-  fits &= stack == 0 || (matrix[0] % kMicropanel == 0 && !origin.transposed);
+  fits &= stack == 0 || (matrix[0] % kMicropanel == 0 &&
+                         (!origin.transposed || origin.layout.mxfp4()));
   return knows && fits ? std::optional(std::move(origin)) : std::nullopt;
 }
 
@@ -196,11 +197,12 @@ LogicalResult DequantizeOp::verify() {
   if (shape.size() != 2 && shape.size() != 3)
     return emitOpError("has a result of rank ")
            << shape.size() << ", expected a matrix or a stack of them";
-  if (shape.size() == 3 && getTransposed())
+  if (shape.size() == 3 && getTransposed() && !getLayout().mxfp4())
     return emitOpError("has a stack of matrices that are transposed");
-  if (shape.size() == 3 && shape[1] % kMicropanel)
+  if (shape.size() == 3 && shape[1 + getTransposed()] % kMicropanel)
     return emitOpError("has a stack of matrices of ")
-           << shape[1] << " rows, expected a multiple of " << kMicropanel;
+           << shape[1 + getTransposed()] << " rows, expected a multiple of "
+           << kMicropanel;
   if (getSuperBlocks()) {
     if (failed(verifySuperBlocks(*this)))
       return failure();

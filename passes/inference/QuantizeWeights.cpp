@@ -75,6 +75,8 @@ private:
                ArrayRef<OpOperand *> products, bool transposed);
   static void dropResults(func::FuncOp init, const llvm::StringSet<> &gone);
 
+  /// Of the parameter at hand: is a stack [matrices, columns, rows] replaced?
+  bool sumsFirstInStacks = false;
   llvm::StringMap<bool> orientations; ///< if frozen: is it [columns, rows]?
   llvm::StringSet<> heads; ///< of tables: what a product reads, or is stored so
 };
@@ -102,9 +104,11 @@ std::optional<bool> QuantizeWeights::sumsFirst(graph::EinsumOp einsum,
 std::optional<bool> QuantizeWeights::sumsFirst(graph::GroupedMatmulOp grouped,
                                                OpOperand &use) {
   bool isMatrix = use.getOperandNumber() == 1;
-  if (!isMatrix || grouped.isPadded() || !grouped.getTransposed())
+  if (!isMatrix || grouped.isPadded())
     return std::nullopt;
-  return false;
+  if (grouped.getTransposed())
+    return false;
+  return sumsFirstInStacks ? std::optional(true) : std::nullopt;
 }
 
 // The same of what a use comes to: in a block, all that it does.
@@ -208,6 +212,9 @@ LogicalResult QuantizeWeights::quantize(func::FuncOp function,
       continue;
     std::string name =
         function.getArgAttrOfType<StringAttr>(index, graph::kStateAttr).str();
+    auto stored =
+        graph::readStored(function.getArgAttr(index, graph::kStoredAttr));
+    sumsFirstInStacks = stored && stored->mxfp4();
     SmallVector<OpOperand *> products;
     std::optional<bool> transposed;
     for (OpOperand &use : function.getArgument(index).getUses()) {

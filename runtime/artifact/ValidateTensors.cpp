@@ -84,9 +84,11 @@ Status checkQuantized(Checker &checker, const Tensor &tensor) {
       from.rows(),  from.columns(), from.bits(),        from.group(),
       from.zeros(), from.floats(),  from.super_blocks()};
   const std::int64_t stack = from.stack();
-  if (stack > 0 && (from.transposed() || from.rows() % stack != 0 ||
-                    from.rows() / stack % kMicropanel != 0 ||
-                    toView(from.source()).find('*') == std::string_view::npos))
+  const bool isNumbered =
+      toView(from.source()).find('*') != std::string_view::npos;
+  if (stack > 0 &&
+      ((from.transposed() ? !layout.mxfp4() || isNumbered : !isNumbered) ||
+       from.rows() % stack != 0 || from.rows() / stack % kMicropanel != 0))
     return checker.fail(&tensor, "a stack of {} matrices of {} rows in all",
                         stack, from.rows());
   const bool isScales = from.part() == QuantizedPart::scales;

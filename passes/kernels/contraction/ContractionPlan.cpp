@@ -143,7 +143,8 @@ static std::optional<Operand> findQuantized(Value value, StringRef labels) {
   if (op.getTransposed())
     std::swap(result.view.strides[0], result.view.strides[1]);
   if (shape.size() == 3) // a stack
-    result.view.strides.insert(result.view.strides.begin(), shape[1] * columns);
+    result.view.strides.insert(result.view.strides.begin(),
+                               op.getLayout().rows / shape[0] * columns);
   result.labels = labels;
   return result;
 }

@@ -135,6 +135,14 @@ func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
 
 // -----
 
+func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x1x16xi32>) {
+  // expected-error @+1 {{'graph.dequantize' op has a stack of matrices of 24 rows, expected a multiple of 16}}
+  %0 = graph.dequantize %q, %s bits 4 group 32 floats transposed : tensor<4x16x16xi32>, tensor<4x1x16xi32> -> tensor<2x128x24xf32>
+  return
+}
+
+// -----
+
 func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
   // expected-error @+1 {{'graph.dequantize' op has a stack of matrices of 8 rows, expected a multiple of 16}}
   %0 = graph.dequantize %q, %s bits 4 group 32 : tensor<4x16x16xi32>, tensor<4x4x16xf16> -> tensor<8x8x128xf32>

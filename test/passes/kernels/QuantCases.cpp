@@ -402,37 +402,40 @@ func.func @main(%x: {0}, %q: {1}, %s: {2}, %r: {1}, %t: {2}, %g: {3}) -> {4} {{
   return made;
 }
 
-// The gradient of the rows: sums over the rows of each expert's matrix.
-KernelCase makeRowSums(const Experts &experts, const char *element) {
+// Products with a stack [matrices, in, out], or, the gradient of the rows, sums
+// over the rows of each expert's matrix.
+KernelCase makeUntransposed(const Experts &experts, const char *element,
+                            bool sumsColumns) {
   const Shape &shape = experts.matrix;
   auto count = int64_t(experts.offsets.size()) - 1;
   QuantizedLayout layout = shape.layout(count);
-  std::string dy = fmt::format("tensor<{}x{}x{}>", experts.rows, shape.n,
-                               element),
+  const int64_t in = sumsColumns ? shape.k : shape.n,
+                out = sumsColumns ? shape.n : shape.k;
+  std::string dy = fmt::format("tensor<{}x{}x{}>", experts.rows, in, element),
               q = fmt::format("tensor<{}xi32>",
                               shapes(layout, middleOf(layout))),
               s = fmt::format("tensor<{}x{}>",
                               shapes(layout, layout.scaleRows()),
                               shape.scales()),
-              w = fmt::format("tensor<{}x{}x{}x{}>", count, shape.n, shape.k,
-                              element),
+              w = fmt::format("tensor<{}x{}x{}x{}>", count, in, out, element),
               g = fmt::format("tensor<{}xi32>", count + 1),
-              dx = fmt::format("tensor<{}x{}xf32>", experts.rows, shape.k);
+              dx = fmt::format("tensor<{}x{}xf32>", experts.rows, out);
   std::string text = fmt::format(
       R"(
 func.func @main(%dy: {0}, %q: {1}, %s: {2}, %g: {3}) -> {4} {{
-  %w = graph.dequantize %q, %s {6} : {1}, {2} -> {5}
+  %w = graph.dequantize %q, %s {6} {7} : {1}, {2} -> {5}
   %dx = graph.grouped_matmul %dy, %w groups %g : ({0}, {5}, {3}) -> {4}
   return %dx : {4}
 }})",
-      dy, q, s, g, dx, w, shape.attributes());
-  KernelCase made{
-      fmt::format("RowSumsExperts{}{}_{}", experts.name, shape.name, element),
-      text, -1, 1, std::string(element) == "f32" ? 1e-5 : 1e-2};
+      dy, q, s, g, dx, w, shape.attributes(), sumsColumns ? "transposed" : "");
+  KernelCase made{fmt::format("{}Experts{}{}_{}",
+                              sumsColumns ? "Transposed" : "RowSums",
+                              experts.name, shape.name, element),
+                  text, -1, 1, std::string(element) == "f32" ? 1e-5 : 1e-2};
   made.prepare = [=](std::vector<interpreter::Tensor> &inputs) {
     drawValues(layout, inputs[1], inputs[2]);
     inputs[3].data = experts.offsets;
-    auto owned = size_t(experts.offsets.back()) * size_t(shape.n);
+    auto owned = size_t(experts.offsets.back()) * size_t(in);
     std::fill(inputs[0].data.begin() + owned, inputs[0].data.end(), NAN);
   };
   return made;
@@ -519,8 +522,12 @@ void addExperts(std::vector<KernelCase> &cases) {
                           {"Prompt", {0, 5, 90, 90, 190}, 200, high},
                           {"Prompt", {0, 5, 90, 90, 190}, 200, super6}};
   for (const char *element : {"f32", "bf16"})
+    for (const Experts &experts : all)
+      if (experts.matrix.layout().mxfp4())
+        cases.push_back(makeUntransposed(experts, element, true));
+  for (const char *element : {"f32", "bf16"})
     for (const Experts &experts : sums)
-      cases.push_back(makeRowSums(experts, element));
+      cases.push_back(makeUntransposed(experts, element, false));
 }
 
 // Tokens of an expert's that rows of warps share.

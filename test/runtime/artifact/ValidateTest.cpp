@@ -209,6 +209,14 @@ const Hostile kHostile[] = {
        of.stack = 2;
      },
      "state tensor 'w': a stack of 2 matrices of 16 rows in all"},
+    {"QuantizedStackTransposed",
+     [](ArtifactT &a) {
+       QuantizedT &of = quantize(share(a).state[0]);
+       of.rows = 32;
+       of.stack = 2;
+       of.transposed = true;
+     },
+     "state tensor 'w': a stack of 2 matrices of 32 rows in all"},
     {"QuantizedShape", [](ArtifactT &a) { quantize(share(a).state[0]); },
      "state tensor 'w': the values of 16 × 32 weights have another shape"},
     {"CounterType",
