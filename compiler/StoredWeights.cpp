@@ -98,6 +98,24 @@ void Compilation::dropTable() {
     config.layouts.erase(found);
 }
 
+// Experts of a Hugging Face checkpoint, which other programs than those of one
+// CPU have as bf16. No GGUF file has stacks [experts, in, out].
+static bool areDequantizable(const models::LoadedConfig &config) {
+  return !config.layouts.empty() && config.spec.moe && config.spec.moe->fused;
+}
+
+// Whether those are dequantized, and why.
+static std::optional<std::string>
+dequantizes(const models::Recipe &recipe, models::Mode mode, bool isOnOneCpu) {
+  if (mode != models::Mode::Infer)
+    return "which inference alone reads as stored";
+  if (recipe.inference.quant != models::Quant::None)
+    return "and quantized again for --quant";
+  if (!isOnOneCpu)
+    return "which one CPU alone reads as stored";
+  return std::nullopt;
+}
+
 // Each matrix has its own layout, so that no key says it of all.
 llvm::Error Compilation::takeLayouts() {
   if (mode != models::Mode::Infer)
@@ -146,6 +164,14 @@ llvm::Error Compilation::checkQuantOptions() const {
 
 // Integers are kept as they are stored, and are not trained.
 llvm::Error Compilation::takeStoredWeights() {
+  if (areDequantizable(config))
+    if (auto why = dequantizes(recipe, mode, gathersAsStored(targets, mesh))) {
+      if (request.warning && !request.isTrial)
+        request.warning("weights that are dequantized as they are loaded: " +
+                        std::to_string(config.layouts.size()) + " MXFP4, " +
+                        *why);
+      config.layouts.clear();
+    }
   if (mode == models::Mode::Train &&
       recipe.adapter.kind != recipe::AdapterKind::None)
     if (llvm::Error error = takeStoredBase())

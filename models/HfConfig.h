@@ -43,8 +43,8 @@ struct LoadedConfig {
   ModelSpec spec;
   std::optional<StoredWeights> stored;
   std::optional<StoredFloats> floats;
-  /// Of a GGUF file: the layouts of matrices that are executed as stored, by
-  /// parameter, without rows and columns.
+  /// Of a GGUF file, or of experts in mxfp4: the layouts of matrices that are
+  /// executed as stored, by parameter, without rows and columns.
   std::map<std::string, QuantizedLayout> layouts;
 };
 

@@ -81,14 +81,6 @@ static std::optional<StoredFloats> readFbgemm(ConfigFields &fields,
   return areAll ? floatsOf(kAllColumns) : std::nullopt;
 }
 
-// 4-bit floats with a power of two for each 32 (runtime/data/Mxfp4Weights.cpp).
-static void readMxfp4(ConfigFields &fields) {
-  constexpr std::array<std::string_view, 2> about = {"modules_to_not_convert",
-                                                     "dequantize"};
-  fields.ignore(about);
-  fields.finish(kAdvice);
-}
-
 const Json *onlyGroup(ConfigFields &fields) {
   const Json *groups = fields.section("config_groups");
   if (!groups || groups->size() != 1 || !groups->contains("group_0") ||
@@ -156,8 +148,6 @@ bool readFloat8(ConfigFields &fields, std::string_view format, bool hasExperts,
     floats = readFp8(fields, hasExperts);
   else if (format == "fbgemm_fp8")
     floats = readFbgemm(fields, hasExperts);
-  else if (format == "mxfp4")
-    readMxfp4(fields);
   else if (format == "float-quantized")
     floats = readFloatQuantized(fields, hasExperts);
   else

@@ -101,11 +101,11 @@ bool leavesOutNoMatrix(const std::vector<std::string> &modules,
 /// null with an error for others.
 const Json *onlyGroup(ConfigFields &fields);
 
-/// Reads the rest of a quantization_config of 8-bit or 4-bit floats; the
-/// tensors are read as bf16 (runtime/data/Float8Weights.h). `format` is its
-/// quant_method, fp8, fbgemm_fp8 or mxfp4, or compressed-tensors' format,
-/// float-quantized. Returns false, without reading, for others. `floats` is set
-/// if all linear layers are e4m3 in groups that it can have.
+/// Reads the rest of a quantization_config of 8-bit floats; the tensors are
+/// read as bf16 (runtime/data/Float8Weights.h). `format` is its quant_method,
+/// fp8 or fbgemm_fp8, or compressed-tensors' format, float-quantized. Returns
+/// false, without reading, for others. `floats` is set if all linear layers are
+/// e4m3 in groups that it can have.
 bool readFloat8(ConfigFields &fields, std::string_view format, bool hasExperts,
                 std::optional<StoredFloats> &floats);
 

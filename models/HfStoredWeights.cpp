@@ -223,6 +223,31 @@ static void readGgufTypes(ConfigFields &fields, LoadedConfig &config) {
   fields.finish(", so it may change the weights");
 }
 
+// Experts in 4-bit floats with a power of two for each 32
+// (runtime/weights/formats/Mxfp4.cpp). If a file leaves some of them in full
+// precision, or rows do not consist of whole blocks, all are read as bf16
+// (runtime/data/Mxfp4Weights.cpp).
+static void readMxfp4(ConfigFields &fields, LoadedConfig &config) {
+  const auto leftOut = fields.strings("modules_to_not_convert");
+  constexpr std::array<std::string_view, 1> about = {"dequantize"};
+  fields.ignore(about);
+  fields.finish(", so it may change the weights");
+  const ModelSpec &spec = config.spec;
+  const bool areAll = std::ranges::none_of(leftOut, [](const auto &name) {
+    return name.find("experts") != name.npos;
+  });
+  constexpr int64_t block = QuantizedLayout::kMxfp4Group;
+  if (!fields.ok() || !areAll || !spec.moe || !spec.moe->fused ||
+      spec.hidden % block != 0 || spec.moe->intermediate % block != 0)
+    return;
+  for (const Parameter &each : parameters(spec))
+    if (each.name.ends_with(".mlp.experts.gate_up_proj") ||
+        each.name.ends_with(".mlp.experts.down_proj"))
+      config.layouts.emplace(
+          each.name,
+          QuantizedLayout{.bits = 4, .group = block, .floats = true});
+}
+
 static void failMethod(ConfigFields &fields) {
   std::string names;
   for (const Method &method : kMethods)
@@ -243,6 +268,11 @@ void readStoredWeights(ConfigFields &outer, LoadedConfig &config) {
   if (isCompressed)
     readCompressed(fields);
   if (readFloat8(fields, format, config.spec.moe.has_value(), config.floats)) {
+    outer.adopt(fields.status());
+    return;
+  }
+  if (method == "mxfp4") {
+    readMxfp4(fields, config);
     outer.adopt(fields.status());
     return;
   }

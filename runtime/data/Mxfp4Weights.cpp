@@ -8,9 +8,11 @@
 //             power of two, with bias 127
 //
 // (transformers, integrations/mxfp4.py). A weight is the product, which bf16
-// has exactly. Errors: another type or shape; as weights are read, a scale of
-// 255, which is NaN, and factors with which a weight might not be finite.
-#include "runtime/data/Safetensors.h"
+// has exactly. Programs that multiply blocks as they are read both tensors
+// (runtime/weights/formats/Mxfp4.cpp). Errors: another type or shape; as
+// weights are read, a scale of 255, which is NaN, and factors with which a
+// weight might not be finite.
+#include "runtime/data/Mxfp4Weights.h"
 #include "runtime/data/ShallowJson.h"
 #include "runtime/support/Floats.h"
 
@@ -38,7 +40,7 @@ class Mxfp4Stack final : public TensorSource {
 public:
   Mxfp4Stack(const SafetensorsModel::Location &blocks,
              const SafetensorsModel::Location &scales)
-      : blocks(blocks), scales(scales), out(blocks.entry->shape[1]),
+      : parts{blocks, scales}, out(blocks.entry->shape[1]),
         inBlocks(blocks.entry->shape[2]) {
     for (unsigned scale = 0; scale <= kMostScale; ++scale)
       factors[scale] = std::ldexp(1.0f, int(scale) - kBias);
@@ -48,7 +50,7 @@ public:
     if (offset % 2 != 0 || to.size() % 2 != 0)
       return Status::error("{} is read by parts of elements; please report "
                            "this",
-                           shownName(blocks.entry->name));
+                           shownName(parts.blocks.entry->name));
     std::shared_ptr<const Expert> expert;
     for (uint64_t at = offset / 2, end = at + to.size() / 2; at < end;) {
       const uint64_t row = at / out, column = at % out,
@@ -66,6 +68,8 @@ public:
     }
     return Status::success();
   }
+
+  const Mxfp4Parts *mxfp4() const override { return &parts; }
 
 private:
   /// One matrix as it is in the file.
@@ -88,8 +92,8 @@ private:
   Status load(uint64_t number, Expert &expert) const {
     expert.scales.resize(out * inBlocks);
     expert.blocks.resize(expert.scales.size() * kBlockBytes);
-    for (auto [from, bytes] : {std::pair(&scales, &expert.scales),
-                               std::pair(&blocks, &expert.blocks)})
+    for (auto [from, bytes] : {std::pair(&parts.scales, &expert.scales),
+                               std::pair(&parts.blocks, &expert.blocks)})
       TESSERA_RETURN_IF_ERROR(
           from->file->read(*from->entry, number * bytes->size(),
                            std::as_writable_bytes(std::span(*bytes))));
@@ -99,7 +103,7 @@ private:
       return Status::error(
           "{} in '{}' has the scale {} at {}, with which weights are not "
           "finite; the file is damaged, give another copy of it",
-          shownName(scales.entry->name), scales.file->path(), *bad,
+          shownName(parts.scales.entry->name), parts.scales.file->path(), *bad,
           number * expert.scales.size() +
               uint64_t(bad - expert.scales.begin()));
     expert.number = number;
@@ -120,7 +124,7 @@ private:
     }
   }
 
-  const SafetensorsModel::Location blocks, scales;
+  const Mxfp4Parts parts;
   const uint64_t out, inBlocks;
   std::array<float, kMostScale + 1> factors; ///< by scale
   mutable std::mutex mutex;

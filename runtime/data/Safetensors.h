@@ -58,6 +58,7 @@ unsigned safetensorsBits(SafetensorsType type);
 
 struct Float8Parts; // Float8Weights.h
 struct GgufRows;    // gguf/GgufRows.h
+struct Mxfp4Parts;  // Mxfp4Weights.h
 
 /// Makes a tensor's bytes of what files have instead of it.
 class TensorSource {
@@ -69,6 +70,8 @@ public:
   virtual const Float8Parts *float8() const { return nullptr; }
   /// The rows of a GGUF file's tensor; null: of something else.
   virtual const GgufRows *gguf() const { return nullptr; }
+  /// The blocks and scales of MXFP4; null: of something else.
+  virtual const Mxfp4Parts *mxfp4() const { return nullptr; }
 };
 
 struct SafetensorsEntry {

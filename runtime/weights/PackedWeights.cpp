@@ -24,7 +24,7 @@ constexpr std::string_view kWeight = "weight";
 
 StatusOr<std::optional<PackedMatrix>> findPacked(const QuantizedPart &part,
                                                  const FindTensor &find) {
-  if (part.layout.nf4() || !part.source.ends_with(kWeight))
+  if (part.layout.nf4() || (part.stack == 0 && !part.source.ends_with(kWeight)))
     return std::optional<PackedMatrix>();
   const bool onlyInBlocks =
       part.transposed || part.layout.superBlocks || part.layout.mxfp4();

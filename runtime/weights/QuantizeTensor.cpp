@@ -95,10 +95,13 @@ bool quantizeMicropanel(const QuantizedLayout &layout, SafetensorsType type,
 
 Status checkQuantizable(const QuantizedPart &part, const SafetensorsFile &file,
                         const SafetensorsEntry &entry) {
-  std::vector<uint64_t> shape = {uint64_t(part.layout.rows),
+  const int64_t stack = std::max<int64_t>(part.stack, 1);
+  std::vector<uint64_t> shape = {uint64_t(part.layout.rows / stack),
                                  uint64_t(part.layout.columns)};
   if (part.transposed)
     std::swap(shape[0], shape[1]);
+  if (part.stack)
+    shape.insert(shape.begin(), uint64_t(stack));
   if (entry.shape != shape)
     return Status::error("'{}' in '{}' has the shape [{}], the model's has "
                          "[{}]",
@@ -106,12 +109,14 @@ Status checkQuantizable(const QuantizedPart &part, const SafetensorsFile &file,
                          fmt::join(shape, ", "));
   if (part.layout.superBlocks || part.layout.mxfp4())
     return Status::error(
-        "'{}' in '{}' is {}, and the program multiplies it in {}, which only a "
-        "GGUF file has; compile the model for this checkpoint",
+        "'{}' in '{}' is {}, and the program multiplies it in {}, {}",
         entry.name, file.path(), safetensorsName(entry.type),
         part.layout.mxfp4()
             ? "mxfp4"
-            : fmt::format("super-blocks of {} bits", part.layout.bits));
+            : fmt::format("super-blocks of {} bits", part.layout.bits),
+        part.stack ? "as its config.json says; remove quantization_config there"
+                   : "which only a GGUF file has; compile the model for this "
+                     "checkpoint");
   TESSERA_RETURN_IF_ERROR(checkScaled(file, entry));
   if (!converts(entry.type, SafetensorsType::f32))
     return Status::error("'{}' in '{}' is {}, of which no {} with scales can "

@@ -31,9 +31,9 @@ std::vector<StatePart> partsOf(const StateTensor &tensor) {
 std::vector<StateTensor> matricesOf(const StateTensor &quantized) {
   const QuantizedPart &whole = *quantized.quantized;
   const int64_t count = whole.stack;
-  if (count == 0)
-    return {quantized};
   const std::size_t star = whole.source.find('*');
+  if (count == 0 || star == whole.source.npos)
+    return {quantized};
   std::vector<StateTensor> matrices(std::size_t(count), quantized);
   for (int64_t i = 0; i < count; ++i) {
     QuantizedPart &part = *matrices[i].quantized;

@@ -23,7 +23,7 @@ struct StatePart {
 std::vector<StatePart> partsOf(const StateTensor &tensor);
 
 /// Values or scales of quantized weights, as those of each matrix that files
-/// have; one unless it is a stack.
+/// have; one unless it is a stack with a star in its name.
 std::vector<StateTensor> matricesOf(const StateTensor &quantized);
 
 } // namespace tessera

@@ -230,6 +230,31 @@ TEST(HfStoredWeights, FloatsOf8BitsAreNoIntegers) {
   }
 }
 
+// Experts of gpt-oss are executed as stored, unless some of them are left out
+// or rows are not whole blocks.
+TEST(HfStoredWeights, ExpertsInMxfp4) {
+  auto layoutsOf = [](int64_t width, const nlohmann::json &leftOut) {
+    nlohmann::json config = smallConfig("gpt_oss");
+    config["hidden_size"] = 64;
+    config["intermediate_size"] = width;
+    config["quantization_config"] = {{"quant_method", "mxfp4"},
+                                     {"modules_to_not_convert", leftOut}};
+    auto loaded = loadedConfig(config.dump(), "config.json");
+    EXPECT_TRUE(loaded.ok()) << loaded.message();
+    return loaded.ok() ? loaded->layouts
+                       : std::map<std::string, QuantizedLayout>();
+  };
+  const auto layouts = layoutsOf(96, {"model.layers.*.mlp.router", "lm_head"});
+  EXPECT_GE(layouts.size(), 2U);
+  EXPECT_EQ(layouts.size() % 2, 0U);
+  auto down = layouts.find("model.layers.0.mlp.experts.down_proj");
+  ASSERT_TRUE(down != layouts.end());
+  EXPECT_TRUE(down->second.mxfp4());
+  EXPECT_TRUE(layoutsOf(40, nullptr).empty());
+  EXPECT_FALSE(layoutsOf(96, nullptr).empty());
+  EXPECT_TRUE(layoutsOf(96, {"model.layers.1.mlp.experts"}).empty());
+}
+
 // Groups that a base in fp8 has; none if a linear layer is not in fp8, or if a
 // group would have two scales.
 TEST(HfStoredWeights, GroupsOfFloats) {

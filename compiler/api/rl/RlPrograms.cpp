@@ -108,7 +108,20 @@ static StatusOr<models::LoadedConfig> configOf(const CompileRequest &request) {
   return models::loadedConfig(request.configText, request.spec);
 }
 
-/// Of a program that gets its weights from a learner with a quantized base.
+/// Whether an inference program would keep some matrices as they are stored,
+/// which it does not where it quantizes.
+static StatusOr<bool> keepsStored(const CompileRequest &request,
+                                  const recipe::Recipe &recipe) {
+  if (recipe.inference.quant != recipe::Quant::None)
+    return false;
+  StatusOr<models::LoadedConfig> loaded = configOf(request);
+  if (!loaded.ok())
+    return loaded.status();
+  return !loaded->layouts.empty();
+}
+
+/// Of a program that gets its weights from a learner, which has a quantized
+/// base, or weights that a checkpoint stores in 4 bits.
 static Status leaveQuantizationOut(CompileRequest &request) {
   std::erase_if(request.set, [](const std::string &assignment) {
     const llvm::StringRef key =
@@ -129,6 +142,11 @@ Status tessera::compileSampler(const RlArguments &arguments,
                                const std::string &output) {
   CompileRequest request = requestOf(arguments, output);
   request.infer = true;
+  const StatusOr<bool> isStored = keepsStored(request, recipe);
+  if (!isStored.ok())
+    return isStored.status();
+  if (*isStored)
+    TESSERA_RETURN_IF_ERROR(leaveQuantizationOut(request));
   if (recipe.adapter.kind != recipe::AdapterKind::None) {
     // Its weights have the adapter in them, and are not quantized.
     TESSERA_RETURN_IF_ERROR(leaveQuantizationOut(request));

@@ -16,15 +16,16 @@ struct PackedFormat {
   Status (*load)(ModelState &model, const StateTensor &values,
                  const StateTensor &scales, const PackedMatrix &matrix);
   bool floats = false; ///< for layouts of floats, and no others
-  /// Rows are blocks of a GGUF file: also for super-blocks and mxfp4, and for
+  /// Rows are blocks of a file: also for super-blocks and mxfp4, and for
   /// matrices that the checkpoint presents as [columns, rows].
   bool inBlocks = false;
 };
 
-extern const PackedFormat kCompressedTensors, kAwq, kGptq, kFloat8, kGguf;
+extern const PackedFormat kCompressedTensors, kAwq, kGptq, kFloat8, kGguf,
+    kMxfp4;
 
 /// In the order in which they are asked for a matrix.
 inline constexpr const PackedFormat *kPackedFormats[] = {
-    &kCompressedTensors, &kAwq, &kGptq, &kFloat8, &kGguf};
+    &kCompressedTensors, &kAwq, &kGptq, &kFloat8, &kGguf, &kMxfp4};
 
 } // namespace tessera
