@@ -110,7 +110,9 @@ dequantizes(const models::Recipe &recipe, models::Mode mode, bool isOnOneCpu) {
   if (mode != models::Mode::Infer)
     return "which inference alone reads as stored";
   if (recipe.inference.quant != models::Quant::None)
-    return "and quantized again for --quant";
+    return "and stay bf16 with --quant; omit it to execute them as stored";
+  if (recipe.inference.numerics == recipe::Numerics::Training)
+    return "as inference.numerics: training has no quantized weights";
   if (!isOnOneCpu)
     return "which one CPU alone reads as stored";
   return std::nullopt;
@@ -137,6 +139,13 @@ llvm::Error Compilation::takeLayouts() {
                        (llvm::StringRef(key).ends_with("group")
                             ? "--quant-group"
                             : "--quant-zeros"));
+  const bool areFloats = llvm::all_of(
+      config.layouts, [](const auto &each) { return each.second.floats; });
+  if (areFloats && isGiven("inference.activations") &&
+      recipe.inference.activations == recipe::Activations::Int8)
+    return makeError("inference.activations: int8 activations are multiplied "
+                     "by weights in integers, and " +
+                     request.spec + " has none; leave it out");
   return llvm::Error::success();
 }
 
@@ -171,6 +180,9 @@ llvm::Error Compilation::takeStoredWeights() {
                         std::to_string(config.layouts.size()) + " MXFP4, " +
                         *why);
       config.layouts.clear();
+      // What reads a run's weights would look for stored ones otherwise.
+      if (mode == models::Mode::Train)
+        config.text = models::withoutQuantization(config.text);
     }
   if (mode == models::Mode::Train &&
       recipe.adapter.kind != recipe::AdapterKind::None)

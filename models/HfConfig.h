@@ -57,4 +57,8 @@ StatusOr<LoadedConfig> loadedConfig(const ModelFiles &files);
 /// Reads `path`: a config.json or a directory that holds one.
 StatusOr<LoadedConfig> loadHfConfig(const std::string &path);
 
+/// A config.json without `quantization_config`, of a model whose weights are
+/// not quantized any more.
+std::string withoutQuantization(const std::string &text);
+
 } // namespace tessera::models

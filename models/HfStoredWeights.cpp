@@ -223,9 +223,25 @@ static void readGgufTypes(ConfigFields &fields, LoadedConfig &config) {
   fields.finish(", so it may change the weights");
 }
 
+// Whether a parameter is of a module, of whose name a part may be "*".
+static bool isOf(std::string_view parameter, std::string_view module) {
+  auto next = [](std::string_view &rest) {
+    const size_t dot = rest.find('.');
+    const std::string_view part = rest.substr(0, dot);
+    rest.remove_prefix(dot == rest.npos ? rest.size() : dot + 1);
+    return part;
+  };
+  while (!module.empty()) {
+    const std::string_view wanted = next(module);
+    if (parameter.empty() || (next(parameter) != wanted && wanted != "*"))
+      return false;
+  }
+  return true;
+}
+
 // Experts in 4-bit floats with a power of two for each 32
-// (runtime/weights/formats/Mxfp4.cpp). If a file leaves some of them in full
-// precision, or rows do not consist of whole blocks, all are read as bf16
+// (runtime/weights/formats/Mxfp4.cpp), but those that stay in full precision.
+// Rows consist of whole blocks, or the tensors are refused
 // (runtime/data/Mxfp4Weights.cpp).
 static void readMxfp4(ConfigFields &fields, LoadedConfig &config) {
   const auto leftOut = fields.strings("modules_to_not_convert");
@@ -233,16 +249,16 @@ static void readMxfp4(ConfigFields &fields, LoadedConfig &config) {
   fields.ignore(about);
   fields.finish(", so it may change the weights");
   const ModelSpec &spec = config.spec;
-  const bool areAll = std::ranges::none_of(leftOut, [](const auto &name) {
-    return name.find("experts") != name.npos;
-  });
   constexpr int64_t block = QuantizedLayout::kMxfp4Group;
-  if (!fields.ok() || !areAll || !spec.moe || !spec.moe->fused ||
+  if (!fields.ok() || !spec.moe || !spec.moe->fused ||
       spec.hidden % block != 0 || spec.moe->intermediate % block != 0)
     return;
   for (const Parameter &each : parameters(spec))
-    if (each.name.ends_with(".mlp.experts.gate_up_proj") ||
-        each.name.ends_with(".mlp.experts.down_proj"))
+    if ((each.name.ends_with(".mlp.experts.gate_up_proj") ||
+         each.name.ends_with(".mlp.experts.down_proj")) &&
+        std::ranges::none_of(leftOut, [&](const std::string &module) {
+          return isOf(each.name, module);
+        }))
       config.layouts.emplace(
           each.name,
           QuantizedLayout{.bits = 4, .group = block, .floats = true});
@@ -288,6 +304,13 @@ void readStoredWeights(ConfigFields &outer, LoadedConfig &config) {
   else
     found->read(fields, outer, config.spec, stored);
   outer.adopt(fields.status());
+}
+
+std::string withoutQuantization(const std::string &text) {
+  auto config = nlohmann::ordered_json::parse(text, nullptr, false);
+  if (!config.is_object() || config.erase("quantization_config") == 0)
+    return text;
+  return config.dump(2) + "\n";
 }
 
 } // namespace tessera::models

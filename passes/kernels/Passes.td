@@ -27,7 +27,7 @@ def PlanKernels : Pass<"plan-kernels", "::mlir::ModuleOp"> {
     "targets to choose kernels for; all CPU targets if empty">,
     Option<"print", "print", "bool", "false", "print a table of the kernels">,
     Option<"byteRows", "byte-rows", "bool", "false",
-      "on CPUs, round many bf16 rows to int8, for weights in int8, int4 or super-blocks">];
+      "on CPUs, round bf16 rows to int8, for weights in int8, int4 or super-blocks">];
   let dependentDialects = ["::tessera::tile::TileDialect"];
 }
 

@@ -114,7 +114,8 @@ Status checkQuantizable(const QuantizedPart &part, const SafetensorsFile &file,
         part.layout.mxfp4()
             ? "mxfp4"
             : fmt::format("super-blocks of {} bits", part.layout.bits),
-        part.stack ? "as its config.json says; remove quantization_config there"
+        part.stack ? "as its config.json says; compile the model for this "
+                     "checkpoint, without quantization_config"
                    : "which only a GGUF file has; compile the model for this "
                      "checkpoint");
   TESSERA_RETURN_IF_ERROR(checkScaled(file, entry));

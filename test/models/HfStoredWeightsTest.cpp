@@ -230,8 +230,8 @@ TEST(HfStoredWeights, FloatsOf8BitsAreNoIntegers) {
   }
 }
 
-// Experts of gpt-oss are executed as stored, unless some of them are left out
-// or rows are not whole blocks.
+// Experts of gpt-oss are executed as stored, but those that are left out, and
+// none if rows are not whole blocks.
 TEST(HfStoredWeights, ExpertsInMxfp4) {
   auto layoutsOf = [](int64_t width, const nlohmann::json &leftOut) {
     nlohmann::json config = smallConfig("gpt_oss");
@@ -252,7 +252,15 @@ TEST(HfStoredWeights, ExpertsInMxfp4) {
   EXPECT_TRUE(down->second.mxfp4());
   EXPECT_TRUE(layoutsOf(40, nullptr).empty());
   EXPECT_FALSE(layoutsOf(96, nullptr).empty());
-  EXPECT_TRUE(layoutsOf(96, {"model.layers.1.mlp.experts"}).empty());
+  for (const char *module : {"model.layers.0.mlp.experts", "model.layers.0",
+                             "model.layers.0.mlp.experts.down_proj"}) {
+    const auto others = layoutsOf(96, {module});
+    EXPECT_LT(others.size(), layouts.size()) << module;
+    EXPECT_FALSE(others.contains("model.layers.0.mlp.experts.down_proj"));
+    EXPECT_TRUE(others.contains("model.layers.1.mlp.experts.down_proj"));
+  }
+  EXPECT_TRUE(layoutsOf(96, {"model.layers.*.mlp"}).empty());
+  EXPECT_EQ(layoutsOf(96, {"model.layers.0.mlp.exp", "layers.0"}), layouts);
 }
 
 // Groups that a base in fp8 has; none if a linear layer is not in fp8, or if a

@@ -142,7 +142,7 @@ def check_refused(binaries, folder, theirs, stored):
              {name + "_scales": short[:, :, :2].contiguous()}),
             ("type", "must be U8", {name + "_scales": short.short()}),
             ("missing", name, {name + "_scales": None}),
-            ("bf16", "remove quantization_config",
+            ("bf16", "without quantization_config",
              {name + "_scales": None, name + "_blocks": None,
               name: torch.zeros(5, 96, 64, dtype=torch.bfloat16)})]:
         wrong = save(folder / f"wrong-{what}",
@@ -151,6 +151,21 @@ def check_refused(binaries, folder, theirs, stored):
                      json.loads((theirs / "config.json").read_text()))
         save_tokenizer(wrong)
         refused(tessera(binaries, "generate", wrong, "--prompt", "a"), words)
+
+
+def check_options(binaries, folder, theirs):
+    """Where experts are not as stored, and what does not apply to them."""
+    out, known = folder / "import.mlir", "weights that are dequantized as they are loaded: 6 MXFP4"
+    done = tessera(binaries, "compile", theirs, "--to", "import", "-o", out)
+    check(known in done.stderr and "quantization_config" not in out.read_text(),
+          "training: experts in bf16, and no quantization in the program's configuration")
+    for flags in (["--quant", "int8"], ["--set", "inference.numerics=training"]):
+        done = tessera(binaries, "compile", theirs, "--mode", "infer", "--to", "import", "-o", out,
+                       *flags)
+        check(known in done.stderr, f"{flags[-1]}: {done.stderr.strip()}")
+    refused(tessera(binaries, "compile", theirs, "--mode", "infer", "--to", "import", "-o", out,
+                    "--set", "precision.compute=bf16", "--set", "inference.activations=int8"),
+            "has none; leave it out")
 
 
 def check_size(binaries, folder):
@@ -184,7 +199,9 @@ def main():
     shutil.rmtree(folder, ignore_errors=True)
     cache_in(folder)
     torch.set_num_threads(1)
-    check_refused(binaries, folder, *compare(binaries, folder))
+    theirs, stored = compare(binaries, folder)
+    check_refused(binaries, folder, theirs, stored)
+    check_options(binaries, folder, theirs)
     check_size(binaries, folder)
     print("failed" if quantize_oracle.failed else "all as expected")
     return bool(quantize_oracle.failed)

@@ -131,9 +131,7 @@ static Status leaveQuantizationOut(CompileRequest &request) {
   StatusOr<models::LoadedConfig> loaded = configOf(request);
   if (!loaded.ok())
     return loaded.status();
-  auto config = nlohmann::ordered_json::parse(loaded->text, nullptr, false);
-  if (config.is_object() && config.erase("quantization_config") > 0)
-    request.configText = config.dump();
+  request.configText = models::withoutQuantization(loaded->text);
   return Status::success();
 }
 

@@ -12,11 +12,14 @@ ByteProducts::ByteProducts(const QuantWeights &weights)
       pairs(!target.byteDot && weights.layout.bits != 8),
       layout(weights.layout), superBlocks(weights), packed(integerRows(plan)) {
   memory = emitView(b, loc, block.kernel.getBuffers()[0], packed.view());
+  assert(!layout.superBlocks || !layout.offset() ||
+         wordsAtOnce() == wordsOfPart()); // one start for each part
 }
 
 // In 16 bits 15 × 127 × 2 × 8 = 30480 and 31 × 127 × 2 × 4 = 31496 fit. q6_K
-// subtracts its offset from the start, so that the bound is 32 × 127 × 2 × 4 =
-// 32512; sums before the last may wrap.
+// starts with its offset times the rows, so that each term adds at most 32 ×
+// 127 in magnitude, before and after it is multiplied: 32 × 127 × 2 × 4 =
+// 32512.
 int64_t ByteProducts::wordsAtOnce() const {
   if (!pairs)
     return layout.superBlocks ? wordsOfPart() : layout.group / 4;

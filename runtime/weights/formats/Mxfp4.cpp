@@ -19,7 +19,7 @@ namespace tessera {
 
 static constexpr int64_t kBlockBytes = QuantizedLayout::kMxfp4Group / 2;
 
-// Another layout: dequantized, and quantized again.
+// Another layout is not of these experts.
 static StatusOr<std::optional<PackedMatrix>>
 findMxfp4(const QuantizedPart &part, const FindTensor &find) {
   if (!part.layout.mxfp4() || !part.transposed || part.stack == 0)

@@ -25,6 +25,10 @@
 // VNNI: tile.kernel @many(
 // VNNI: tile.mma {{.*}} : vector<12x1xi32>, vector<1x16xi32>, vector<12x16xi32>
 // VNNI-NOT: {{ pairs :}}
+// VNNI: tile.kernel @few(
+// VNNI-NOT: {{ pairs :}}
+// VNNI: tile.mma {{.*}} : vector<4x1xi32>, vector<1x16xi32>, vector<4x16xi32>
+// VNNI: tile.dot_pairs {{.*}} : vector<4x16xi32>
 func.func @f(%x: tensor<256x2048xbf16>, %y: tensor<256x2048xf32>, %z: tensor<16x2048xbf16>, %q: tensor<256x256x16xi32>, %s: tensor<256x40x16xi32>) -> (tensor<256x4096xf32>, tensor<256x4096xf32>, tensor<16x4096xf32>) {
   %0 = graph.cluster contraction "many"(%x, %q, %s) : (tensor<256x2048xbf16>, tensor<256x256x16xi32>, tensor<256x40x16xi32>) -> tensor<256x4096xf32> {
   ^bb0(%a: tensor<256x2048xbf16>, %b: tensor<256x256x16xi32>, %c: tensor<256x40x16xi32>):
