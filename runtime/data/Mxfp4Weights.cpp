@@ -15,10 +15,9 @@
 #include "runtime/data/Mxfp4Weights.h"
 #include "runtime/data/ShallowJson.h"
 #include "runtime/support/Floats.h"
+#include "runtime/support/Mxfp4.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -28,12 +27,6 @@ namespace {
 
 constexpr uint64_t kBlock = 32; ///< weights of a scale
 constexpr uint64_t kBlockBytes = kBlock / 2;
-constexpr int kBias = 127;
-/// 6 * 2^125 is finite in bf16, 6 * 2^126 is not.
-constexpr unsigned kMostScale = kBias + 125;
-
-constexpr std::array<float, 16> kValues = {0, .5f,  1,  1.5f,  2,  3,  4,  6,
-                                           0, -.5f, -1, -1.5f, -2, -3, -4, -6};
 
 /// A stack of matrices, transposed from the order of the file.
 class Mxfp4Stack final : public TensorSource {
@@ -41,10 +34,7 @@ public:
   Mxfp4Stack(const SafetensorsModel::Location &blocks,
              const SafetensorsModel::Location &scales)
       : parts{blocks, scales}, out(blocks.entry->shape[1]),
-        inBlocks(blocks.entry->shape[2]) {
-    for (unsigned scale = 0; scale <= kMostScale; ++scale)
-      factors[scale] = std::ldexp(1.0f, int(scale) - kBias);
-  }
+        inBlocks(blocks.entry->shape[2]) {}
 
   Status read(uint64_t offset, std::span<std::byte> to) const override {
     if (offset % 2 != 0 || to.size() % 2 != 0)
@@ -97,15 +87,8 @@ private:
       TESSERA_RETURN_IF_ERROR(
           from->file->read(*from->entry, number * bytes->size(),
                            std::as_writable_bytes(std::span(*bytes))));
-    auto bad = std::ranges::find_if(
-        expert.scales, [](uint8_t scale) { return scale > kMostScale; });
-    if (bad != expert.scales.end())
-      return Status::error(
-          "{} in '{}' has the scale {} at {}, with which weights are not "
-          "finite; the file is damaged, give another copy of it",
-          shownName(parts.scales.entry->name), parts.scales.file->path(), *bad,
-          number * expert.scales.size() +
-              uint64_t(bad - expert.scales.begin()));
+    TESSERA_RETURN_IF_ERROR(checkMxfp4Exponents(
+        parts.scales, number * expert.scales.size(), expert.scales));
     expert.number = number;
     return Status::success();
   }
@@ -119,14 +102,13 @@ private:
       const unsigned code =
           expert.blocks[block * kBlockBytes + byte] >> shift & 15;
       const uint16_t value =
-          floatToBf16(kValues[code] * factors[expert.scales[block]]);
+          floatToBf16(kMxfp4Numbers[code] * mxfp4Scale(expert.scales[block]));
       std::memcpy(to + 2 * i, &value, 2);
     }
   }
 
   const Mxfp4Parts parts;
   const uint64_t out, inBlocks;
-  std::array<float, kMostScale + 1> factors; ///< by scale
   mutable std::mutex mutex;
   mutable std::shared_ptr<const Expert> last;
 };
@@ -149,7 +131,25 @@ Status checkBlocks(const SafetensorsModel::Location &blocks,
   return Status::success();
 }
 
+bool areBlocks(const SafetensorsEntry &entry) {
+  return entry.type == SafetensorsType::u8 && entry.shape.size() == 4 &&
+         entry.shape.back() == kBlockBytes;
+}
+
 } // namespace
+
+Status checkMxfp4Exponents(const SafetensorsModel::Location &from,
+                           uint64_t first, std::span<const uint8_t> scales) {
+  auto bad = std::ranges::find_if(
+      scales, [](uint8_t scale) { return scale > kMostMxfp4Exponent; });
+  if (bad == scales.end())
+    return Status::success();
+  return Status::error("{} in '{}' has the scale {} at {}, with which weights "
+                       "are not finite; the file is damaged, give another copy "
+                       "of it",
+                       shownName(from.entry->name), from.file->path(), *bad,
+                       first + uint64_t(bad - scales.begin()));
+}
 
 Status SafetensorsModel::dequantizeMxfp4() {
   constexpr std::string_view kSuffix = "_blocks";
@@ -157,8 +157,15 @@ Status SafetensorsModel::dequantizeMxfp4() {
   for (const auto &[name, location] : byName)
     if (name.ends_with(kSuffix)) {
       std::string stem = name.substr(0, name.size() - kSuffix.size());
-      if (byName.contains(stem + "_scales") && !byName.contains(stem))
+      if (byName.contains(stem))
+        continue;
+      if (byName.contains(stem + "_scales"))
         stems.push_back(std::move(stem));
+      else if (areBlocks(*location.entry))
+        return Status::error("{} in '{}' has no {}_scales; the checkpoint is "
+                             "incomplete, give another copy of it",
+                             shownName(name), location.file->path(),
+                             stem.substr(stem.rfind('.') + 1));
     }
   for (const std::string &stem : stems) {
     auto blocks = byName.find(stem + "_blocks"),

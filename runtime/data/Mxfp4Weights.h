@@ -11,4 +11,9 @@ struct Mxfp4Parts {
   SafetensorsModel::Location blocks, scales;
 };
 
+/// An error names the first exponent with which a weight might not be finite;
+/// `first`: the number of scales[0] in the tensor.
+Status checkMxfp4Exponents(const SafetensorsModel::Location &from,
+                           uint64_t first, std::span<const uint8_t> scales);
+
 } // namespace tessera

@@ -141,7 +141,7 @@ def check_refused(binaries, folder, theirs, stored):
             ("shape", "a scale for each block",
              {name + "_scales": short[:, :, :2].contiguous()}),
             ("type", "must be U8", {name + "_scales": short.short()}),
-            ("missing", name, {name + "_scales": None}),
+            ("missing", "has no down_proj_scales", {name + "_scales": None}),
             ("bf16", "without quantization_config",
              {name + "_scales": None, name + "_blocks": None,
               name: torch.zeros(5, 96, 64, dtype=torch.bfloat16)})]:

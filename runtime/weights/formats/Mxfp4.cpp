@@ -7,7 +7,6 @@
 // The rows of all experts follow each other in both, and in micropanels. A
 // block's bytes are four words, the first weight in the lowest bits, and an
 // exponent is that of the layout.
-#include "runtime/support/Mxfp4.h"
 #include "runtime/data/Mxfp4Weights.h"
 #include "runtime/data/ShallowJson.h"
 #include "runtime/weights/MakeMicropanels.h"
@@ -50,19 +49,6 @@ static Status readRows(const SafetensorsModel::Location &from, int64_t first,
                          std::as_writable_bytes(std::span(rows)));
 }
 
-static Status checkExponents(const SafetensorsModel::Location &from,
-                             int64_t first, std::span<const uint8_t> scales) {
-  auto bad = std::ranges::find_if(
-      scales, [](uint8_t scale) { return scale > kMostMxfp4Exponent; });
-  if (bad == scales.end())
-    return Status::success();
-  return Status::error("{} in '{}' has the scale {} at {}, with which weights "
-                       "are not finite; the file is damaged, give another copy "
-                       "of it",
-                       shownName(from.entry->name), from.file->path(), *bad,
-                       first + (bad - scales.begin()));
-}
-
 // Words of a row's blocks, or of its exponents, into a lane.
 static void putWords(std::span<const uint8_t> row, int64_t lane,
                      uint32_t *words) {
@@ -89,8 +75,8 @@ static Status loadMxfp4(ModelState &model, const StateTensor &values,
                                          groups * kBlockBytes, blocks));
         TESSERA_RETURN_IF_ERROR(
             readRows(matrix.scale, first, kMicropanel, groups, exponents));
-        TESSERA_RETURN_IF_ERROR(
-            checkExponents(matrix.scale, first * groups, exponents));
+        TESSERA_RETURN_IF_ERROR(checkMxfp4Exponents(
+            matrix.scale, uint64_t(first * groups), exponents));
         auto *scaleWords = reinterpret_cast<uint32_t *>(factors.data());
         for (int64_t lane = 0; lane < kMicropanel; ++lane) {
           putWords(std::span(blocks).subspan(lane * groups * kBlockBytes,
