@@ -62,9 +62,8 @@ struct QuantizeWeights : tessera::impl::QuantizeWeightsBase<QuantizeWeights> {
 
 private:
   void findTables(ArrayRef<func::FuncOp> programs);
-  std::optional<bool> sumsFirst(OpOperand &use);
-  std::optional<bool> sumsFirst(graph::EinsumOp einsum, OpOperand &use);
-  std::optional<bool> sumsFirst(graph::GroupedMatmulOp grouped, OpOperand &use);
+  /// `inStacks`: whether a stack [matrices, columns, rows] is replaced.
+  std::optional<bool> sumsFirst(OpOperand &use, bool inStacks);
   LogicalResult quantize(func::FuncOp function, llvm::StringSet<> &gone);
   LogicalResult checkFrozen(func::FuncOp function, unsigned index,
                             size_t products, bool transposed);
@@ -75,8 +74,6 @@ private:
                ArrayRef<OpOperand *> products, bool transposed);
   static void dropResults(func::FuncOp init, const llvm::StringSet<> &gone);
 
-  /// Of the parameter at hand: is a stack [matrices, columns, rows] replaced?
-  bool sumsFirstInStacks = false;
   llvm::StringMap<bool> orientations; ///< if frozen: is it [columns, rows]?
   llvm::StringSet<> heads; ///< of tables: what a product reads, or is stored so
 };
@@ -86,8 +83,7 @@ private:
 // Whether the matmul sums over the matrix's first dimension, so that the matrix
 // is [columns, rows]; nothing if it does not have exactly one reduction
 // dimension and one free dimension.
-std::optional<bool> QuantizeWeights::sumsFirst(graph::EinsumOp einsum,
-                                               OpOperand &use) {
+static std::optional<bool> sumsFirst(graph::EinsumOp einsum, OpOperand &use) {
   if (graph::tensorType(use.get()).getRank() != 2)
     return std::nullopt;
   auto equation = llvm::cantFail(graph::Einsum::parse(einsum.getEquation()));
@@ -101,22 +97,22 @@ std::optional<bool> QuantizeWeights::sumsFirst(graph::EinsumOp einsum,
 }
 
 // The same of each matrix of a stack, where a group of rows has one.
-std::optional<bool> QuantizeWeights::sumsFirst(graph::GroupedMatmulOp grouped,
-                                               OpOperand &use) {
+static std::optional<bool> sumsFirst(graph::GroupedMatmulOp grouped,
+                                     OpOperand &use, bool inStacks) {
   bool isMatrix = use.getOperandNumber() == 1;
   if (!isMatrix || grouped.isPadded())
     return std::nullopt;
   if (grouped.getTransposed())
     return false;
-  return sumsFirstInStacks ? std::optional(true) : std::nullopt;
+  return inStacks ? std::optional(true) : std::nullopt;
 }
 
 // The same of what a use comes to: in a block, all that it does.
-std::optional<bool> QuantizeWeights::sumsFirst(OpOperand &use) {
+std::optional<bool> QuantizeWeights::sumsFirst(OpOperand &use, bool inStacks) {
   if (auto einsum = dyn_cast<graph::EinsumOp>(use.getOwner()))
-    return sumsFirst(einsum, use);
+    return ::sumsFirst(einsum, use);
   if (auto grouped = dyn_cast<graph::GroupedMatmulOp>(use.getOwner()))
-    return sumsFirst(grouped, use);
+    return ::sumsFirst(grouped, use, inStacks);
   auto call = dyn_cast<func::CallOp>(use.getOwner());
   if (!call)
     return std::nullopt;
@@ -124,7 +120,7 @@ std::optional<bool> QuantizeWeights::sumsFirst(OpOperand &use) {
   std::optional<bool> all;
   for (OpOperand &inner :
        callee.getArgument(use.getOperandNumber()).getUses()) {
-    std::optional<bool> one = sumsFirst(inner);
+    std::optional<bool> one = sumsFirst(inner, inStacks);
     if (!one || (all && *all != *one))
       return std::nullopt;
     all = one;
@@ -198,7 +194,7 @@ void QuantizeWeights::findTables(ArrayRef<func::FuncOp> programs) {
       if (program.getArgAttr(index, graph::kStoredAttr))
         heads.insert(name);
       for (OpOperand &use : program.getArgument(index).getUses())
-        if (std::optional<bool> transposed = sumsFirst(use))
+        if (std::optional<bool> transposed = sumsFirst(use, /*inStacks=*/false))
           (*transposed ? others : heads).insert(name);
     }
   for (const auto &each : others)
@@ -214,11 +210,11 @@ LogicalResult QuantizeWeights::quantize(func::FuncOp function,
         function.getArgAttrOfType<StringAttr>(index, graph::kStateAttr).str();
     auto stored =
         graph::readStored(function.getArgAttr(index, graph::kStoredAttr));
-    sumsFirstInStacks = stored && stored->mxfp4();
+    const bool inStacks = stored && stored->mxfp4();
     SmallVector<OpOperand *> products;
     std::optional<bool> transposed;
     for (OpOperand &use : function.getArgument(index).getUses()) {
-      std::optional<bool> one = sumsFirst(use);
+      std::optional<bool> one = sumsFirst(use, inStacks);
       if (isLookup(use) && heads.contains(name))
         one = false;
       if (!one || (transposed && *transposed != *one))

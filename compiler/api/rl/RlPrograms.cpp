@@ -143,11 +143,10 @@ Status tessera::compileSampler(const RlArguments &arguments,
   const StatusOr<bool> isStored = keepsStored(request, recipe);
   if (!isStored.ok())
     return isStored.status();
-  if (*isStored)
+  const bool hasAdapter = recipe.adapter.kind != recipe::AdapterKind::None;
+  if (*isStored || hasAdapter)
     TESSERA_RETURN_IF_ERROR(leaveQuantizationOut(request));
-  if (recipe.adapter.kind != recipe::AdapterKind::None) {
-    // Its weights have the adapter in them, and are not quantized.
-    TESSERA_RETURN_IF_ERROR(leaveQuantizationOut(request));
+  if (hasAdapter) { // its weights have the adapter in them
     const recipe::Recipe::Adapter none;
     request.set.insert(
         request.set.end(),
