@@ -98,8 +98,7 @@ Value ByteProducts::spreadColumns(Value x, const Rows &rows) const {
 }
 
 Value ByteProducts::one() const {
-  return number(VectorType::get({kMicropanel}, b.getI32Type()),
-                pairs ? 0x00010001 : 1);
+  return number(VectorType::get({kMicropanel}, b.getI32Type()), 0x00010001);
 }
 
 Value ByteProducts::startPart(const Rows &rows, Value part) const {
@@ -113,13 +112,12 @@ Value ByteProducts::startPart(const Rows &rows, Value part) const {
                                     zeros(type));
 }
 
-Value ByteProducts::startGroup(const Rows &rows, Value group) const {
-  return spread(rows, add(index(packed.sums()), group));
-}
-
-Value ByteProducts::takeOffsets(const Rows &rows, Value offsets,
-                                Value start) const {
-  return b.create<arith::MulIOp>(loc, start, spreadColumns(offsets, rows));
+Value ByteProducts::startGroup(const Rows &rows, Value group,
+                               Value offsets) const {
+  Value sums = spread(rows, add(index(packed.sums()), group));
+  if (!offsets)
+    return sums;
+  return b.create<arith::MulIOp>(loc, sums, spreadColumns(offsets, rows));
 }
 
 Value ByteProducts::addWord(const Rows &rows, Value at, Value q,

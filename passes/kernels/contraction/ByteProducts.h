@@ -47,15 +47,15 @@ public:
   /// i32 [rows, 16]: where the products of a part start, which takes the offset
   /// of q into account.
   mlir::Value startPart(const Rows &rows, mlir::Value part) const;
-  /// The same of a group, which has no integer scales. With zero points it has
-  /// to be multiplied by their offsets, i32 [16] (QuantWeights::loadOffset).
-  mlir::Value startGroup(const Rows &rows, mlir::Value group) const;
-  mlir::Value takeOffsets(const Rows &rows, mlir::Value offsets,
-                          mlir::Value start) const;
+  /// The same of a group, which has no integer scales. `offsets` i32 [16] are
+  /// those of zero points (QuantWeights::loadOffset), null without.
+  mlir::Value startGroup(const Rows &rows, mlir::Value group,
+                         mlir::Value offsets) const;
   /// `sum` and the products of word `at` of the rows.
   mlir::Value addWord(const Rows &rows, mlir::Value at, mlir::Value q,
                       mlir::Value sum) const;
-  /// `sum` and products × scale, which is i32 [16]; that of a group is `one`.
+  /// `sum` and products × scale, which is i32 [16]; that of a group is `one`,
+  /// if products are added in 16 bits.
   mlir::Value addPart(const Rows &rows, mlir::Value products, mlir::Value scale,
                       mlir::Value sum) const;
   mlir::Value one() const;

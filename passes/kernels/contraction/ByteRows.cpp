@@ -182,10 +182,9 @@ Value ByteRows::addWords(const Rows &rows, Value word, Value slotWord,
 Value ByteRows::dotGroup(const Rows &rows, Value group, Value slot) {
   const int64_t words = layout.group / 4, atOnce = products.wordsAtOnce();
   Value first = mul(group, words), slotFirst = mul(slot, words);
-  Value start = products.startGroup(rows, group);
-  if (layout.zeros)
-    start = products.takeOffsets(rows, loadLanes(b.getI32Type(), offsets, slot),
-                                 start);
+  Value start = products.startGroup(
+      rows, group,
+      layout.zeros ? loadLanes(b.getI32Type(), offsets, slot) : Value());
   if (!products.pairs)
     return addWords(rows, first, slotFirst, words, start);
   auto addPart = [&](Value i, ValueRange so) -> Values {

@@ -81,11 +81,10 @@ Value FewByteRows::addBlock(const Group &group, Value block, Value sum) {
 
 Value FewByteRows::dotGroup(const Group &group) {
   const int64_t blocks = layout.group / kQuantBlock;
-  Value start = products.startGroup(group.packed, group.number);
+  Value offsets;
   if (layout.zeros)
-    start = products.takeOffsets(
-        group.packed, weights.loadOffset(group.micropanel, group.number),
-        start);
+    offsets = weights.loadOffset(group.micropanel, group.number);
+  Value start = products.startGroup(group.packed, group.number, offsets);
   Value begin = mul(group.number, blocks);
   if (blocks == 1)
     return addBlock(group, begin, start);
