@@ -1,7 +1,7 @@
 // Taylor series where their intervals are short enough, else fits by
 // fit_polynomials.py in this folder. Comments state the truncation error at
 // each use.
-#include "compiler/target/cpu/DoublePolynomials.h"
+#include "compiler/target/cpu/Polynomials.h"
 #include <array>
 #include <cmath>
 
@@ -10,77 +10,47 @@ using arith::CmpFPredicate;
 
 namespace tessera::cpu {
 
-//===--- bits -------------------------------------------------------------===//
-
-// By the bits of n + 1.5 × 2^52: defined for every input, unlike fptosi.
-Value DoublePolynomials::toInteger(Value n) {
-  Value magic = integer(add(n, number(n, 0x1.8p52)));
-  return b.create<arith::SubIOp>(p.location(), magic,
-                                 word(n, 0x4338000000000000));
-}
-
-// Two factors, so that neither leaves the normal range before the last one.
-Value DoublePolynomials::scale(Value y, Value n) {
-  Value half = roundEven(mul(n, number(n, 0.5)));
-  auto power = [&](Value e) {
-    Value biased =
-        b.create<arith::AddIOp>(p.location(), toInteger(e), word(y, 1023));
-    return real(b.create<arith::ShLIOp>(p.location(), biased, word(y, 52)));
-  };
-  return mul(mul(y, power(half)), power(sub(n, half)));
-}
-
-//===--- exponentials -----------------------------------------------------===//
-
-static constexpr double kLn2 = 0.69314718055994531,
-                        kLn2High = 0x1.62e42feep-1, // n × it is exact
-    kLn2Low = 0x1.a39ef35793c76p-33, kLog2E = 1.4426950408889634;
-
 // 1/2!, 1/3! … 1/13!: the first omitted term is below 2^-57 of e^r - 1 on |r| ≤
 // ln2/2.
-static std::array<double, 12> exponentialSeries() {
+static constexpr std::array<double, 12> exponentialSeries() {
   std::array<double, 12> series{};
   double factorial = 1;
   for (size_t i = 0; i < series.size(); ++i)
     series[i] = 1 / (factorial *= static_cast<double>(i + 2));
   return series;
 }
+static constexpr std::array<double, 12> kExponential = exponentialSeries();
 
-std::pair<Value, Value> DoublePolynomials::reduceExp(Value x) {
-  Value n = roundEven(mul(x, number(x, kLog2E)));
-  Value r = fma(n, number(x, -kLn2High), x);
-  r = fma(n, number(x, -kLn2Low), r);
-  return {n, fma(mul(r, r), poly(r, exponentialSeries()), r)};
+const Polynomials::Format DoublePolynomials::kFormat = {
+    .digits = 52,
+    .bias = 1023,
+    .magic = 0x4338000000000000,
+    .leastNormal = 0x1p-1022,
+    .sqrtHalf = 0x3fe6a09e667f3bcd,
+    .ln2High = 0x1.62e42feep-1, // n × it is exact
+    .ln2Low = 0x1.a39ef35793c76p-33,
+    .exponential = kExponential,
+    .mostExp = 710,
+    .leastExpm1 = -40,
+    .mostTanh = 60};
+
+//===--- bits -------------------------------------------------------------===//
+
+// Two factors, so that neither leaves the normal range before the last one.
+Value DoublePolynomials::scale(Value y, Value n) {
+  Value half = roundEven(mul(n, number(n, 0.5)));
+  return mul(mul(y, powerOfTwo(toInteger(half))),
+             powerOfTwo(toInteger(sub(n, half))));
 }
 
-Value DoublePolynomials::exp(Value x) {
-  auto [n, tail] = reduceExp(clamp(x, -746.0, 710.0));
-  return scale(add(tail, number(x, 1.0)), n);
-}
+//===--- exponentials -----------------------------------------------------===//
 
 Value DoublePolynomials::exp2(Value x) {
   x = clamp(x, -1076.0, 1025.0);
   Value n = roundEven(x);
-  Value r = mul(sub(x, n), number(x, kLn2));
-  Value tail = fma(mul(r, r), poly(r, exponentialSeries()), r);
+  Value r = mul(sub(x, n), number(x, M_LN2));
+  Value tail = fma(mul(r, r), poly(r, kExponential), r);
   return scale(add(tail, number(x, 1.0)), n);
-}
-
-// 2^n (e^r - 1) + (2^n - 1), see Polynomials::expm1
-Value DoublePolynomials::expm1(Value x) {
-  auto [n, tail] = reduceExp(clamp(x, -40.0, 710.0));
-  // 2^(n-1), as 2^1024 is infinite
-  Value half = scale(number(x, 0.5), n);
-  Value result = fma(tail, half, sub(half, number(x, 0.5)));
-  return add(result, result);
-}
-
-// (e^2|x| - 1) / (e^2|x| + 1); 1 from |x| = 19.1 on.
-Value DoublePolynomials::tanh(Value x) {
-  Value y = abs(x);
-  y = clamp(add(y, y), 0.0, 60.0);
-  Value e = expm1(y);
-  return withSign(div(e, add(e, number(x, 2.0))), x);
 }
 
 //===--- logarithms -------------------------------------------------------===//
@@ -96,34 +66,11 @@ Value DoublePolynomials::logTail(Value f) {
   return fma(s, add(half, poly(mul(s, s), series)), sub(number(f, 0.0), half));
 }
 
-Value DoublePolynomials::log(Value x) {
-  auto [m, e] = mantissa(x);
-  Value f = sub(m, number(x, 1.0)); // exact
-  Value low = fma(e, number(x, kLn2Low), logTail(f));
-  return logEdges(x, fma(e, number(x, kLn2High), add(f, low)));
-}
-
 Value DoublePolynomials::log2(Value x) {
   auto [m, e] = mantissa(x);
   Value f = sub(m, number(x, 1.0));
   Value own = mul(add(f, logTail(f)), number(x, kLog2E));
   return logEdges(x, add(e, own));
-}
-
-Value DoublePolynomials::log10(Value x) {
-  return mul(log(x), number(x, 0.43429448190325183));
-}
-
-// log(1 + x) = log(u) + (x - (u - 1)) / u for u = fl(1 + x)
-Value DoublePolynomials::log1p(Value x) {
-  Value one = number(x, 1.0), u = add(x, one);
-  Value lost = sub(x, sub(u, one));
-  Value finite = compare(CmpFPredicate::OLT, abs(x), number(x, 0x1p100));
-  Value correction = select(finite, div(lost, u), number(x, 0.0));
-  Value result = add(log(u), correction);
-  // -1 has given NaN in the correction: lost / 0
-  return select(compare(CmpFPredicate::OEQ, u, number(x, 0.0)),
-                number(x, -INFINITY), result);
 }
 
 //===--- the others -------------------------------------------------------===//
@@ -177,22 +124,11 @@ Value DoublePolynomials::sinusoid(Value x, int quadrant) {
   }
   Value square = mul(r, r), cosine = poly(square, even);
   Value sine = fma(mul(square, r), poly(square, ArrayRef(odd).drop_front()), r);
-  auto masked = [&](uint64_t mask) {
-    return b.create<arith::AndIOp>(p.location(), q, word(x, mask));
-  };
-  Value isOdd = b.create<arith::CmpIOp>(p.location(), arith::CmpIPredicate::ne,
-                                        masked(1), word(x, 0));
-  Value result = select(isOdd, cosine, sine);
-  Value sign = b.create<arith::ShLIOp>(p.location(), masked(2), word(x, 62));
-  return real(b.create<arith::XOrIOp>(p.location(), integer(result), sign));
+  return inQuadrant(q, sine, cosine);
 }
 
 Value DoublePolynomials::pow(Value x, Value y) {
-  Value result = exp(mul(y, log(x)));
-  Value trivial = b.create<arith::OrIOp>(
-      p.location(), compare(CmpFPredicate::OEQ, y, number(x, 0.0)),
-      compare(CmpFPredicate::OEQ, x, number(x, 1.0)));
-  return select(trivial, number(x, 1.0), result);
+  return withTrivialPowers(x, y, exp(mul(y, log(x))));
 }
 
 } // namespace tessera::cpu

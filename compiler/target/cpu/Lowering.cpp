@@ -380,8 +380,7 @@ llvm::Error KernelLowering::lowerElementwise(Operation *op) {
 
 // The functions for which LLVM would call libm, one element at a time. Null for
 // any other op.
-template <typename Functions>
-static Value expandMath(Functions &math, Operation *op, ValueRange x) {
+static Value expandMath(Polynomials &math, Operation *op, ValueRange x) {
   return llvm::TypeSwitch<Operation *, Value>(op)
       .Case([&](math::ExpOp) { return math.exp(x[0]); })
       .Case([&](math::Exp2Op) { return math.exp2(x[0]); })

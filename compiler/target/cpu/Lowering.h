@@ -1,7 +1,6 @@
 // One tile.kernel as functions over machine vectors.
 #pragma once
 #include "compiler/target/cpu/BoxAccess.h"
-#include "compiler/target/cpu/DoublePolynomials.h"
 #include "compiler/target/cpu/Pieces.h"
 #include "compiler/target/cpu/Polynomials.h"
 #include "dialects/tile/TileOps.h"
@@ -218,7 +217,7 @@ private:
   void bind(mlir::Value value, Tile tile) { tiles[value] = std::move(tile); }
 
   const TileTarget &target;
-  Polynomials math;
+  FloatPolynomials math;
   DoublePolynomials doubleMath;
   mlir::Value scratch;
   int64_t scratchUsed = 0;

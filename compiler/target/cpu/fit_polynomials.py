@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Minimax coefficients of Polynomials.cpp, by Remez's exchange algorithm.
+"""Minimax coefficients of FloatPolynomials.cpp, by Remez's exchange algorithm.
 
 Prints, for each function, the coefficients and the largest weighted error
 reached. Needs mpmath; run by hand when a form or an interval changes.
