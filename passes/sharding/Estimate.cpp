@@ -9,6 +9,16 @@ using graph::tensorType;
 
 //===--- one op, one move -------------------------------------------------===//
 
+static std::vector<hardware::Tier> linksOf(const Mesh &mesh, LinkPrice price) {
+  std::vector<hardware::Tier> tiers = mesh.tiers;
+  for (hardware::Tier &tier : tiers)
+    tier.link.latency *= price.latency;
+  return tiers;
+}
+
+OpCosts::OpCosts(const Mesh &mesh, LinkPrice price)
+    : mesh(mesh), price(price), collectives(linksOf(mesh, price)) {}
+
 int64_t OpCosts::pieces(const Placement &placement) const {
   int64_t count = 1, rows = 1;
   for (auto [i, dim] : llvm::enumerate(placement.dims))
@@ -91,10 +101,22 @@ static std::optional<Site> siteOf(const Placement &placement, unsigned axis,
   return std::nullopt;
 }
 
-// Rings: an all-gather or a reduce-scatter moves the tensor once, an all-reduce
-// twice. An axis that moves from one factor to another is an all-to-all, if
-// pieces are equal (Resharder). Shards are read and written once, also where
-// they are only sliced.
+// What changes a placement along an axis that shards a value `now` and `then`.
+// An axis that moves from one factor to another is an all-to-all, if pieces are
+// equal (Resharder).
+static std::optional<planner::Collective>
+collectiveOf(bool isSum, const std::optional<Site> &now,
+             const std::optional<Site> &then) {
+  using planner::Collective;
+  if (isSum)
+    return then ? Collective::ReduceScatter : Collective::AllReduce;
+  if (!now || now == then)
+    return std::nullopt;
+  bool swaps = then && now->isLast && now->isEven && then->isEven;
+  return swaps ? Collective::AllToAll : Collective::AllGather;
+}
+
+// Shards are read and written once, also where they are only sliced.
 double OpCosts::ofMoving(Value value, const Placement &from,
                          const Placement &to) const {
   if (&from == &to)
@@ -104,24 +126,23 @@ double OpCosts::ofMoving(Value value, const Placement &from,
     seconds = bytesOf(value) / mesh.device.bytes *
               (1.0 / static_cast<double>(pieces(from)) + 1.0 / pieces(to));
   for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
-    bool part = llvm::is_contained(from.partial, axis) &&
-                !llvm::is_contained(to.partial, axis);
+    bool isSum = llvm::is_contained(from.partial, axis) &&
+                 !llvm::is_contained(to.partial, axis);
     auto now = siteOf(from, axis, mesh), then = siteOf(to, axis, mesh);
-    double n = mesh.size(axis), rounds = part && then            ? 1
-                                         : part                  ? 2
-                                         : now && !(now == then) ? 1
-                                                                 : 0;
-    if (rounds == 0)
+    auto kind = collectiveOf(isSum, now, then);
+    if (!kind)
       continue;
+    double n = mesh.size(axis);
     // Not sharded along the axis.
     double share =
         bytesOf(value) /
         std::min(pieces(from) * (now ? 1.0 / n : 1.0),
                  static_cast<double>(pieces(to)) * (then ? 1.0 / n : 1.0));
-    bool swaps =
-        now && then && now->isLast && now->isEven && then->isEven && !part;
-    seconds += (price.coarse ? 0 : ofLink(axis, 0)) +
-               rounds * (n - 1) * ofLink(axis, share / n / (swaps ? n : 1));
+    seconds +=
+        (price.coarse ? 0 : ofLink(axis, 0)) +
+        collectives.seconds(
+            *kind, kind == planner::Collective::AllToAll ? share / n : share,
+            mesh.group(axis));
   }
   return seconds;
 }
@@ -141,21 +162,21 @@ double OpCosts::ofPassingKeys(Operation *op, const Plan &plan) const {
   return seconds;
 }
 
-// Row counts, then the rows of other devices' groups. Rounds after the first
-// are not expected.
+// Row counts, whose bytes do not matter, then the rows of other devices'
+// groups. Rounds after the first are not expected.
 double OpCosts::ofExchanging(Operation *op, const Plan &plan) const {
   bool sends = isa<graph::SendRowsOp>(op);
   if (!sends && !isa<graph::ReturnRowsOp>(op))
     return 0;
   const Placement &home = sends ? *plan.wanted[0] : *plan.made[0],
                   &sent = sends ? *plan.made[0] : *plan.wanted[0];
-  SmallVector<unsigned, 2> axes = exchangedAxes(home, sent);
-  // A message to each other device, as slow as the slowest.
-  double n = mesh.size(axes),
-         share = bytesOf(op->getOperand(0)) / pieces(home) / n, slowest = 0;
-  for (unsigned axis : axes)
-    slowest = std::max(slowest, ofLink(axis, share) + ofLink(axis, 0));
-  return price.weight * (n - 1) * slowest;
+  const planner::RankGroup group = mesh.group(exchangedAxes(home, sent));
+  if (group.size == 1)
+    return 0;
+  double rows = bytesOf(op->getOperand(0)) / pieces(home);
+  return price.weight *
+         (collectives.slowest(group).latency +
+          collectives.seconds(planner::Collective::AllToAll, rows, group));
 }
 
 //===--- all of a module --------------------------------------------------===//

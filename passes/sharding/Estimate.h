@@ -18,7 +18,7 @@ struct LinkPrice {
 /// Seconds of single ops and reshards.
 class OpCosts {
 public:
-  OpCosts(const Mesh &mesh, LinkPrice price) : mesh(mesh), price(price) {}
+  OpCosts(const Mesh &mesh, LinkPrice price);
 
   /// Of one op under a plan, including the collectives inside it.
   double ofOp(mlir::Operation *op, const Plan &plan) const;
@@ -35,6 +35,7 @@ private:
 
   const Mesh &mesh;
   LinkPrice price;
+  planner::CollectiveCost collectives; ///< of the price's links
 };
 
 /// The estimate of all programs except @init.

@@ -14,11 +14,10 @@ Mesh::Mesh(dist::MeshOp op)
 Mesh::Mesh(StringAttr name, ArrayRef<dist::AxisAttr> axes,
            const hardware::ClusterRates &rates)
     : name(name), axes(axes), device(rates.device), launch(rates.launch),
-      links(axes.size()) {
-  const planner::CollectiveCost costs(rates.links);
-  int64_t stride = 1;
-  for (unsigned axis = rank(); axis-- > 0; stride *= size(axis))
-    links[axis] = costs.slowest({size(axis), stride});
+      tiers(rates.links) {
+  const planner::CollectiveCost costs(tiers);
+  for (unsigned axis = 0; axis < rank(); ++axis)
+    links.push_back(costs.slowest(group(axis)));
 }
 
 int64_t Mesh::size(ArrayRef<unsigned> of) const {
@@ -33,6 +32,13 @@ int64_t Mesh::deviceCount() const {
   for (dist::AxisAttr axis : axes)
     devices *= axis.getSize();
   return devices;
+}
+
+planner::RankGroup Mesh::group(ArrayRef<unsigned> of) const {
+  int64_t stride = 1;
+  for (unsigned axis = rank(); axis-- > 0 && !llvm::is_contained(of, axis);)
+    stride *= size(axis);
+  return {size(of), stride};
 }
 
 std::optional<unsigned> Mesh::find(StringRef axis) const {

@@ -16,6 +16,7 @@ struct Mesh {
   llvm::SmallVector<dist::AxisAttr, 4> axes;
   hardware::Device device;
   double launch; ///< seconds between two kernels
+  std::vector<hardware::Tier> tiers;
   /// For each axis the slowest links between devices along it.
   llvm::SmallVector<hardware::Link, 4> links;
 
@@ -26,6 +27,8 @@ struct Mesh {
   int64_t size(unsigned axis) const { return axes[axis].getSize(); }
   int64_t size(llvm::ArrayRef<unsigned> of) const;
   int64_t deviceCount() const;
+  /// The devices along some axes, as far apart as along the nearest.
+  planner::RankGroup group(llvm::ArrayRef<unsigned> of) const;
   std::optional<unsigned> find(llvm::StringRef axis) const;
   /// The last axis is the fastest.
   Coordinates coordinatesOf(int64_t device) const;
