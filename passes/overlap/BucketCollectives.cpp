@@ -5,6 +5,7 @@
 #include "passes/overlap/Costs.h"
 #include "passes/overlap/Overlap.h"
 #include "passes/overlap/Sequence.h"
+#include "llvm/ADT/TypeSwitch.h"
 #include <map>
 
 using namespace mlir;
@@ -30,8 +31,9 @@ static Value createPacked(OpBuilder &builder, Location loc, Operation *like,
   state.addTypes(result);
   state.addAttributes(like->getAttrs());
   Operation *op = builder.create(state);
-  if (op->hasAttr("dim"))
-    op->setAttr("dim", builder.getI64IntegerAttr(0));
+  llvm::TypeSwitch<Operation *>(op)
+      .Case<dist::AllGatherOp, dist::ReduceScatterOp>(
+          [](auto sharded) { sharded.setDim(0); });
   return op->getResult(0);
 }
 
