@@ -8,9 +8,6 @@
 using namespace mlir;
 using namespace tessera;
 
-// Blocks of which one word has the scales, or the minima.
-static constexpr int64_t kBlocksOfWord = 4;
-
 namespace {
 class FewByteRows : public FewRows {
 public:

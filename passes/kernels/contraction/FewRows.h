@@ -7,6 +7,9 @@
 
 namespace tessera {
 
+/// Blocks of a super-block of which one word has the scales, or the minima.
+inline constexpr int64_t kBlocksOfWord = 4;
+
 /// Sums of one micropanel after another, a lane for each of its 16 columns,
 /// then their epilogue.
 class FewRows : public ContractionEngine {

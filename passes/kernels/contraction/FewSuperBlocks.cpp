@@ -15,9 +15,6 @@
 using namespace mlir;
 using namespace tessera;
 
-// Blocks of which one word has the scales, if there are minima.
-static constexpr int64_t kBlocksAtOnce = 4;
-
 namespace {
 
 class FewSuperBlocks : public FewRows {
@@ -145,13 +142,13 @@ Value FewSuperBlocks::addGroup(Value micropanel, Value super, const Rows &rows,
         layout.minima()
             ? superBlocks.loadBytes(micropanel, super, add(half, index(2)))
             : Value();
-    for (int64_t i = 0; i < kBlocksAtOnce; ++i) {
+    for (int64_t i = 0; i < kBlocksOfWord; ++i) {
       SmallVector<Value> scales;
       for (int64_t at = i * parts; at < (i + 1) * parts; ++at)
         scales.push_back(superBlocks.extendByte(scaleWords[at / 4], at % 4));
       Value least = leastWord ? superBlocks.extendByte(leastWord, i) : Value();
       Value part =
-          add(add(mul(super, kBlocks), mul(half, kBlocksAtOnce)), index(i));
+          add(add(mul(super, kBlocks), mul(half, kBlocksOfWord)), index(i));
       addBlock(micropanel, part, rows, scales, least, sums);
     }
     Values next{sums.products};
@@ -160,7 +157,7 @@ Value FewSuperBlocks::addGroup(Value micropanel, Value super, const Rows &rows,
     return next;
   };
   ValueRange sums =
-      forRange(index(0), index(kBlocks / kBlocksAtOnce), 1, carried, addBlocks);
+      forRange(index(0), index(kBlocks / kBlocksOfWord), 1, carried, addBlocks);
   Value ofSuper = b.create<arith::MulFOp>(
       loc, sums[0], spreadColumns(superBlocks.loadD(micropanel, super), rows));
   if (layout.minima())
