@@ -15,6 +15,18 @@
 
 namespace tessera::testing {
 
+inline DecoderShape shapeOf(int64_t pages) {
+  DecoderShape shape;
+  shape.context = 40;
+  shape.page = 4;
+  shape.pages = pages;
+  shape.chunk = 6;
+  shape.vocab = 61;
+  shape.buckets = {1, 2, 4};
+  shape.adapters = 2;
+  return shape;
+}
+
 class FakeModel final : public PagedModel {
 public:
   explicit FakeModel(DecoderShape given)
