@@ -98,13 +98,8 @@ void Compilation::dropTable() {
     config.layouts.erase(found);
 }
 
-// Experts of a Hugging Face checkpoint, which other programs than those of one
-// CPU have as bf16. No GGUF file has stacks [experts, in, out].
-static bool areDequantizable(const models::LoadedConfig &config) {
-  return !config.layouts.empty() && config.spec.moe && config.spec.moe->fused;
-}
-
-// Whether those are dequantized, and why.
+// Why experts of a Hugging Face checkpoint, which other programs than those of
+// one CPU have as bf16, are dequantized; nothing if they are not.
 static std::optional<std::string>
 dequantizes(const models::Recipe &recipe, models::Mode mode, bool isOnOneCpu) {
   if (mode != models::Mode::Infer)
@@ -173,7 +168,7 @@ llvm::Error Compilation::checkQuantOptions() const {
 
 // Integers are kept as they are stored, and are not trained.
 llvm::Error Compilation::takeStoredWeights() {
-  if (areDequantizable(config))
+  if (config.isDequantizable && !config.layouts.empty())
     if (auto why = dequantizes(recipe, mode, gathersAsStored(targets, mesh))) {
       if (request.warning && !request.isTrial)
         request.warning("weights that are dequantized as they are loaded: " +

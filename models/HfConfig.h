@@ -46,6 +46,9 @@ struct LoadedConfig {
   /// Of a GGUF file, or of experts in mxfp4: the layouts of matrices that are
   /// executed as stored, by parameter, without rows and columns.
   std::map<std::string, QuantizedLayout> layouts;
+  /// Whether loaders can dequantize those instead: of a Hugging Face
+  /// checkpoint's experts, not of a GGUF file.
+  bool isDequantizable = false;
 };
 
 /// Reads a config.json in memory; `file` names it in errors.

@@ -253,6 +253,7 @@ static void readMxfp4(ConfigFields &fields, LoadedConfig &config) {
   if (!fields.ok() || !spec.moe || !spec.moe->fused ||
       spec.hidden % block != 0 || spec.moe->intermediate % block != 0)
     return;
+  config.isDequantizable = true;
   for (const Parameter &each : parameters(spec))
     if ((each.name.ends_with(".mlp.experts.gate_up_proj") ||
          each.name.ends_with(".mlp.experts.down_proj")) &&

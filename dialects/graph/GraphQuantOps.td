@@ -19,8 +19,8 @@ def Graph_DequantizeOp : Graph_Op<"dequantize",
     or d × s × (q - 32), with q of 6: llama.cpp's K-quants, with `group` = 256, the columns of a
     super-block. With `bits` = 16, `values` are bf16 in micropanels, without scales. The result is
     that matrix, [n, k], or [k, n] if `transposed`, rounded at most to the result's element type. A
-    stack of matrices [matrices, n, k], with n a multiple of 16, has the micropanels of one matrix
-    with all rows.
+    stack of matrices [matrices, n, k], or [matrices, k, n] if `transposed`, with n a multiple of
+    16, has the micropanels of one matrix with all n × matrices rows.
 
     It never becomes a kernel: fusion repeats it in each contraction that reads it, which
     dequantizes values in registers, or multiplies micropanels directly, and in each lookup of its

@@ -61,7 +61,8 @@ def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
     integers. A table whose rows are gathered is kept for that, even if it is also quantized; with
     `tables` its rows are gathered from the `graph.dequantize`, if a matmul reads that too or the
     table has `graph.stored`, so that one copy is left. A stack of matrices of a
-    `graph.grouped_matmul`, as in experts, becomes a stack of micropanels, matrix after matrix. Not
+    `graph.grouped_matmul`, as in experts, becomes a stack of micropanels, matrix after matrix;
+    rows are what matmuls compute, so those of a stack [matrices, in, out] are its columns. Not
     quantized are matrices with fewer than 16 rows or 32 columns, stacks whose rows are not a
     multiple of 16, and parameters with `graph.keep_f32`. `@init` does not return quantized
     parameters; they come from a checkpoint.
