@@ -145,19 +145,14 @@ def measure(before, command):
     run = subprocess.run([*before, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if run.returncode:
         sys.exit(f"{shlex.join(command)} exits {run.returncode}:\n{run.stderr}")
-    rates = {}
-    for line in run.stdout.splitlines():
-        if line.startswith("{"):
-            test = json.loads(line)
-            name = f"pp{test['n_prompt']}" if test["n_prompt"] else f"tg{test['n_gen']}"
-            rates[name] = test["avg_ts"]
-    return rates
+    tests = json.loads(run.stdout) if run.stdout.startswith("[") else map(json.loads, run.stdout.splitlines())
+    return {f"pp{test['n_prompt']}" if test["n_prompt"] else f"tg{test['n_gen']}": test["avg_ts"] for test in tests}
 
 
 def compare(arguments):
     before = shlex.split(arguments.before)
     counts = ["-p", arguments.pp, "-n", arguments.tg, "-r", arguments.repeat, "-t", arguments.threads]
-    theirs = [arguments.llama_bench, "-m", arguments.gguf, *map(str, counts), "-o", "jsonl", *arguments.flags]
+    theirs = [arguments.llama_bench, "-m", arguments.gguf, *map(str, counts), "-o", "json", *arguments.flags]
     ours = [arguments.tessera, "bench", "infer", arguments.directory, "--pp", arguments.pp, "--tg", arguments.tg,
             "--repeat", arguments.repeat, "--threads", arguments.threads, "--json"]  # fmt: skip
     ours = [str(word) for word in ours] + (["--quant", arguments.quant] if arguments.quant else [])
