@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Compares the runtime's tokenizers of all models with Hugging Face
-`tokenizers`: ids, decoded text, and what the post-processor adds.
+`tokenizers`: ids, decoded text, what the post-processor adds, and pairs.
 
     tokenizer_shapes_oracle.py PROBE [--texts N] [--seed N]
 
@@ -347,6 +347,34 @@ def compare(probe, name, fields, texts, folder):
     return failures
 
 
+def compare_pairs(probe, name, fields, texts, folder):
+    """Pairs, whole and truncated: their ids, and where token type 1 begins."""
+    path = folder / "tokenizer.json"
+    path.write_text(json.dumps(fields))
+    reference = Tokenizer.from_str(json.dumps(fields))
+    pairs = [pair for pair in zip(texts, reversed(texts))]
+    failures, ties = 0, set()
+    for most in (0, 7, 16, 33):
+        if most:
+            reference.enable_truncation(most, strategy="longest_first")
+        out = run_probe(probe, ["encode-pairs", path, str(most)], [text for pair in pairs for text in pair])
+        at = 0
+        for pair, want in zip(pairs, reference.encode_batch(pairs)):
+            (*ids, begin), at = read_numbers(out, at)
+            types = [int(i >= begin) for i in range(len(ids))]
+            if (ids, types) == (want.ids, want.type_ids) or pair in ties:
+                continue
+            if not most and same_score(fields["model"], ids, want.ids):
+                ties.add(pair)  # truncated, its paths have other scores
+                continue
+            failures += 1
+            if failures <= 3:
+                print(f"FAIL {name}, pair of at most {most}: {pair!r}\n  want {want.ids} {want.type_ids}"
+                      f"\n  got  {ids} {types}")
+    print(f"shape {name}: {4 * len(pairs)} pairs, {failures} differ")
+    return failures
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("probe")
@@ -370,6 +398,8 @@ def main():
                     count += len(texts)
                     failures += compare(
                         options.probe, name, fields, texts, pathlib.Path(folder))
+                    failures += compare_pairs(
+                        options.probe, name, fields, texts[:options.texts // 60], pathlib.Path(folder))
     print(f"{count} texts in all")
     print("FAILED" if failures else "ok")
     return 1 if failures else 0

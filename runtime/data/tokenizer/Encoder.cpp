@@ -159,6 +159,44 @@ bool Encoder::cutFramed(std::vector<uint32_t> &ids, size_t most) const {
   return true;
 }
 
+/// Lengths of two sequences of so many tokens that fit in `room`.
+static std::pair<size_t, size_t> cutLongest(size_t first, size_t second,
+                                            size_t room) {
+  if (first + second <= room)
+    return {first, second};
+  const size_t half = room / 2, shorter = std::min(first, second);
+  if (shorter <= half) // only the longer text is cut
+    return first <= second ? std::pair(first, room - first)
+                           : std::pair(room - second, second);
+  // The longer one keeps the odd token.
+  return first <= second ? std::pair(half, room - half)
+                         : std::pair(room - half, half);
+}
+
+StatusOr<TextPair> Encoder::framePair(std::span<const uint32_t> first,
+                                      std::span<const uint32_t> second,
+                                      size_t most) const {
+  const PairFrame &frame = tokenizer.pair;
+  const size_t added =
+      frame.before.size() + frame.between.size() + frame.after.size();
+  if (most <= added)
+    return Status::error("truncated to {} tokens, a pair has only the model's "
+                         "special tokens; allow more",
+                         most);
+  auto [one, other] = cutLongest(first.size(), second.size(), most - added);
+  TextPair pair{frame.before};
+  auto append = [&](std::span<const uint32_t> ids) {
+    pair.ids.insert(pair.ids.end(), ids.begin(), ids.end());
+  };
+  append(first.first(one));
+  const size_t begin = pair.ids.size();
+  append(frame.between);
+  append(second.first(other));
+  append(frame.after);
+  pair.secondBegins = frame.ofFirst ? begin + *frame.ofFirst : pair.ids.size();
+  return pair;
+}
+
 void Encoder::encodePlain(std::string_view text, bool plainSpecials, bool first,
                           std::vector<uint32_t> &out) {
   std::string normalized;

@@ -33,6 +33,15 @@ struct TokenText {
   bool visible = false; // the file has the visible characters of the bytes
 };
 
+/// The tokens that the post-processor adds to a pair of sequences.
+struct PairFrame {
+  std::vector<uint32_t> before, between, after;
+  /// So many tokens of `between`, and those before them, have type 0, the
+  /// others type 1; nothing: all have type 0.
+  std::optional<size_t> ofFirst = 0;
+  bool isKnown = true; ///< false: the file's template is another
+};
+
 /// A tokenizer as read from its file; constant, so that any number of threads
 /// may share it.
 class Tokenizer {
@@ -62,6 +71,8 @@ public:
   /// The tokens that the post-processor puts before and after a sequence.
   std::span<const uint32_t> framePrefix() const { return prefix; }
   std::span<const uint32_t> frameSuffix() const { return suffix; }
+  /// Whether encodePair has a template.
+  bool hasPairs() const { return pair.isKnown; }
   /// A special token whose text is in `text`, if there is one.
   std::optional<uint32_t> findSpecial(std::string_view text) const;
   /// XXH3-64 of the file's bytes.
@@ -84,10 +95,17 @@ private:
   Decoder decoder;
   /// The tokens that the post-processor puts before and after a sequence.
   std::vector<uint32_t> prefix, suffix;
+  PairFrame pair;
   std::vector<TokenText> strings; // by id
   std::vector<AddedToken> added;
   AddedTokenMatcher rawMatcher, normalizedMatcher, specialMatcher;
   uint64_t contentHash = 0;
+};
+
+/// Two sequences with the tokens that the post-processor adds.
+struct TextPair {
+  std::vector<uint32_t> ids;
+  size_t secondBegins = 0; ///< the first of type 1; ids.size(): none
 };
 
 /// How special tokens in the input are treated.
@@ -133,6 +151,13 @@ public:
   /// a beginning-of-text token, or BERT's [CLS] and [SEP].
   std::vector<uint32_t> encodeFramed(std::string_view text,
                                      SpecialText special = SpecialText::Parse);
+  /// Two sequences of ids as the post-processor frames them, which must be
+  /// `hasPairs`. More than `most` ids are truncated by taking from the end of
+  /// the longer one (longest_first of Hugging Face's tokenizers). Error: `most`
+  /// leaves no room for either.
+  StatusOr<TextPair> framePair(std::span<const uint32_t> first,
+                               std::span<const uint32_t> second,
+                               size_t most = SIZE_MAX) const;
   /// Truncates the result of encodeFramed to `most` tokens: the text loses its
   /// end, the suffix stays. False if `most` leaves no room for text.
   bool cutFramed(std::vector<uint32_t> &ids, size_t most) const;

@@ -128,8 +128,18 @@ Status TokenizerReader::readPostProcessor(const JsonValue &part, size_t depth) {
     return error("post-processor {} is not supported", quoteForError(type));
   std::vector<uint32_t> cls;
   TESSERA_RETURN_IF_ERROR(readFrameToken(part, "cls", cls));
+  std::vector<uint32_t> sep;
+  TESSERA_RETURN_IF_ERROR(readFrameToken(part, "sep", sep));
   result.prefix.insert(result.prefix.begin(), cls.begin(), cls.end());
-  return readFrameToken(part, "sep", result.suffix);
+  result.suffix.insert(result.suffix.end(), sep.begin(), sep.end());
+  // RoBERTa has no types, and separates strings by two tokens.
+  PairFrame pair{cls, sep, sep, std::nullopt};
+  if (type == "BertProcessing")
+    pair.ofFirst = sep.size();
+  else
+    pair.between.insert(pair.between.end(), sep.begin(), sep.end());
+  result.pair = std::move(pair);
+  return Status::success();
 }
 
 /// "cls": [text, id].
@@ -183,7 +193,39 @@ Status TokenizerReader::readTemplate(const JsonValue &part) {
                  sequences);
   result.prefix.insert(result.prefix.begin(), before.begin(), before.end());
   result.suffix.insert(result.suffix.end(), after.begin(), after.end());
+  readPair(part);
   return Status::success();
+}
+
+// The template of a pair. Few models need it, so that an unusual one is an
+// error only when it is used.
+void TokenizerReader::readPair(const JsonValue &part) {
+  PairFrame pair{{}, {}, {}, std::nullopt};
+  std::vector<uint32_t> *to = &pair.before;
+  uint64_t last = 0;
+  bool isKnown = true;
+  for (const JsonValue &piece : part["pair"].elements()) {
+    const bool isText = !piece["Sequence"].isNull();
+    const JsonValue &inner = piece[isText ? "Sequence" : "SpecialToken"];
+    std::string_view name;
+    uint64_t type = 0;
+    isKnown &= inner["id"].get(name) && inner["type_id"].get(type) &&
+               type >= last && type <= 1;
+    // Types change between the strings, or not at all.
+    const bool isBetween = to == &pair.between;
+    isKnown &= type == last || isBetween;
+    if (type > last)
+      pair.ofFirst = pair.between.size();
+    last = type;
+    if (!isText)
+      isKnown &= readTemplateToken(part, name, *to).ok();
+    else {
+      isKnown &= name == (isBetween ? "B" : "A") && to != &pair.after;
+      to = isBetween ? &pair.after : &pair.between;
+    }
+  }
+  pair.isKnown = isKnown && to == &pair.after;
+  result.pair = std::move(pair);
 }
 
 } // namespace tessera::tokenizer

@@ -32,6 +32,7 @@ private:
   Status readStripDecoder(const JsonValue &part);
   Status readPostProcessor(const JsonValue &part, size_t depth);
   Status readTemplate(const JsonValue &part);
+  void readPair(const JsonValue &part);
   Status readTemplateToken(const JsonValue &part, std::string_view name,
                            std::vector<uint32_t> &ids);
   Status readFrameToken(const JsonValue &part, const char *key,

@@ -4,6 +4,9 @@
 //   tokenizer-probe encode|encode-framed TOKENIZER_JSON < texts > results
 //     texts: repeated {u32 length, bytes}; results: for each {u32 count,
 //     u32 ids..., u32 length, decoded bytes}, little-endian
+//   tokenizer-probe encode-pairs TOKENIZER_JSON MOST < texts > results
+//     texts: as above, two for each result {u32 count, u32 ids..., u32 where
+//     the second text begins}; MOST: ids of a pair, 0: any number
 //   tokenizer-probe split REGEX < texts > results
 //     results: for each {u32 count, u32 lengths of the matches and of what
 //     stands between them, in bytes...}
@@ -78,6 +81,24 @@ static int encodeAll(const char *path, bool framed) {
   return 0;
 }
 
+static int encodePairs(const char *path, size_t most) {
+  StatusOr<Tokenizer> tokenizer = Tokenizer::load(path);
+  if (!tokenizer.ok())
+    return fail(tokenizer.status());
+  Encoder encoder(*tokenizer);
+  for (std::string first, second; readText(first) && readText(second);) {
+    StatusOr<TextPair> pair = encoder.framePair(
+        encoder.encode(first), encoder.encode(second), most ? most : SIZE_MAX);
+    if (!pair.ok())
+      return fail(pair.status());
+    std::vector<uint32_t> numbers = pair->ids;
+    numbers.push_back(static_cast<uint32_t>(pair->secondBegins));
+    if (!writeBlock(numbers.data(), numbers.size(), sizeof(uint32_t)))
+      return 1;
+  }
+  return 0;
+}
+
 static int train(char **arguments) {
   TrainOptions options;
   options.vocabSize = static_cast<uint32_t>(std::atoi(arguments[0]));
@@ -98,12 +119,15 @@ int main(int argc, char **argv) {
   std::string_view mode = argc > 1 ? argv[1] : "";
   if ((mode == "encode" || mode == "encode-framed") && argc == 3)
     return encodeAll(argv[2], mode == "encode-framed");
+  if (mode == "encode-pairs" && argc == 4)
+    return encodePairs(argv[2], static_cast<size_t>(std::atoi(argv[3])));
   if (mode == "split" && argc == 3)
     return splitAll(argv[2]);
   if (mode == "train" && argc == 5)
     return train(argv + 2);
   fmt::print(stderr,
              "usage: tokenizer-probe encode|encode-framed TOKENIZER_JSON\n"
+             "       tokenizer-probe encode-pairs TOKENIZER_JSON MOST\n"
              "       tokenizer-probe split REGEX\n"
              "       tokenizer-probe train VOCAB MIN_FREQUENCY OUT\n");
   return 2;
