@@ -163,12 +163,13 @@ class Tessera:
             sets=sets, runs=tokens.shape[0])
         return outputs
 
-    def greedy(self, artifact, weights, prompt, count, length):
-        """The tokens after `prompt` that are the most likely each time."""
-        tokens = list(prompt)
-        for _ in range(count):
-            padded = torch.zeros(1, length, dtype=torch.int32)
-            padded[0, :len(tokens)] = torch.tensor(tokens, dtype=torch.int32)
-            logits = self.logits(artifact, weights, padded)
-            tokens.append(int(logits[0, len(tokens) - 1].argmax()))
-        return tokens[len(prompt):]
+    def next_tokens(self, artifact, weights, tokens, first, length):
+        """The most likely token after tokens[:first], tokens[:first + 1] and so on, but not after
+        all of them. Greedy decoding from tokens[:first] gives `tokens` if and only if these are
+        tokens[first:]. One process runs them all."""
+        count = len(tokens) - first
+        padded = torch.zeros(count, length, dtype=torch.int32)
+        for row in range(count):
+            padded[row, :first + row] = torch.tensor(tokens[:first + row], dtype=torch.int32)
+        logits = self.logits(artifact, weights, padded)
+        return [int(logits[row, first + row - 1].argmax()) for row in range(count)]

@@ -26,7 +26,7 @@ import generate_oracle
 import hf_models
 import quantization
 from hf_models import FAMILIES, Twins
-from hf_tessera import cache_in
+from hf_tessera import cache_in, processor_targets
 
 # As llama, but for columns that are whole groups; and experts in such.
 FAMILY = "llama_whole_groups"
@@ -390,7 +390,7 @@ def check_awq(binaries, folder, source):
     texts = generate_oracle.prompts(FAMILY)
     for dtype, bound in (("fp32", 1e-5), ("bf16", 0.02)):
         tokens, logits, _ = generate_oracle.generate(
-            binaries, out, "cpu", dtype, texts, FAMILIES[FAMILY]["vocab_size"],
+            binaries, out, processor_targets()[0], dtype, texts, FAMILIES[FAMILY]["vocab_size"],
             None, "rows", chunk=24)
         exact = generate_oracle.following(twin.fp64, texts, tokens)
         error = ((logits - exact).square().mean().sqrt() / exact.std()).item()
