@@ -101,7 +101,7 @@ std::string valueOf(std::string_view text, const JsonValue &schema) {
 
 TaggedCallReader::TaggedCallReader(const ToolFormat &format,
                                    std::span<const Tool> tools, bool onlyOne)
-    : format(format), tags(*format.tagged), tools(tools.begin(), tools.end()),
+    : format(format), tags(*format.tagged()), tools(tools.begin(), tools.end()),
       onlyOne(onlyOne) {}
 
 ToolPieces TaggedCallReader::push(std::string_view text) {
@@ -218,7 +218,7 @@ TaggedCallReader::readCall(std::string_view &text) const {
 std::unique_ptr<CallReader> makeCallReader(const ToolFormat &format,
                                            std::span<const Tool> tools,
                                            bool onlyOne) {
-  if (format.tagged)
+  if (format.tagged())
     return std::make_unique<TaggedCallReader>(format, tools, onlyOne);
   std::vector<std::string> names;
   names.reserve(tools.size());

@@ -32,9 +32,11 @@ const JsonValue &argumentsOf(const Tool &tool, ToolUse use) {
 
 grammar::FramesAround aroundOf(const ApiRequest &request,
                                const ToolFormat &format) {
+  const ObjectCalls *objects = format.objects();
+  const NamedCalls *named = format.named();
   // The number of a call is part of its text, so that one text has one call.
   bool several = request.parallelCalls && request.onlyTool.empty() &&
-                 !request.usesFunctions && format.nameEnd != ":";
+                 !request.usesFunctions && !(named && named->nameEnd == ":");
   const std::string open(format.open);
   grammar::FramesAround around;
   around.isOptional = request.toolUse == ToolUse::automatic;
@@ -42,13 +44,13 @@ grammar::FramesAround aroundOf(const ApiRequest &request,
   // content before them.
   if (format.isList()) {
     around.before = open;
-    around.opening = format.listOpen;
+    around.opening = objects->listOpen;
     around.between = ", ";
     around.after = "]" + std::string(format.close);
-  } else if (format.hasNames()) {
-    around.before = std::string(format.section) + open;
-    around.between = std::string(format.again) + open;
-    around.after = format.sectionClose;
+  } else if (named) {
+    around.before = std::string(named->section) + open;
+    around.between = std::string(named->again) + open;
+    around.after = named->sectionClose;
   } else if (!format.close.empty()) {
     around.before = open;
     around.between = "\n" + open;
@@ -62,16 +64,17 @@ grammar::SchemaFrame frameOf(const Tool &tool, ToolUse use,
                              const ToolFormat &format) {
   std::string error = fmt::format("the parameters of {}: ", tool.name);
   const JsonValue *arguments = &argumentsOf(tool, use);
-  if (format.hasNames())
+  if (const NamedCalls *named = format.named())
     return {std::move(error),
-            fmt::format("{}{}{}{}", format.namePrefix, tool.name,
-                        format.nameEnd == ":" ? ":0" : "", format.separator),
-            arguments, fmt::format("{}{}", format.lastSpace, format.close)};
+            fmt::format("{}{}{}{}", named->namePrefix, tool.name,
+                        named->nameEnd == ":" ? ":0" : "", named->separator),
+            arguments, fmt::format("{}{}", named->lastSpace, format.close)};
+  const ObjectCalls &objects = *format.objects();
   const bool isAlone = !format.isList() && !format.close.empty();
   std::string_view line = isAlone ? "\n" : "";
   return {std::move(error),
-          fmt::format(R"({}{{"{}": "{}", "{}": )", line, format.nameKey,
-                      tool.name, format.arguments),
+          fmt::format(R"({}{{"{}": "{}", "{}": )", line, objects.nameKey,
+                      tool.name, objects.arguments),
           arguments, fmt::format("}}{}{}", line, isAlone ? format.close : "")};
 }
 
@@ -101,12 +104,12 @@ makeArgumentsForm(const Tool &tool) {
 StatusOr<std::shared_ptr<const AnswerForm>>
 makeToolForm(const ApiRequest &request, const ToolFormat &format, bool hasTag) {
   bool isFree = request.toolUse == ToolUse::automatic;
-  if (format.tagged)
+  if (format.tagged())
     return Status::error(
         "for this model, tool_choice must be auto or none, tools not strict, "
         "and parallel_tool_calls true: no grammar constrains calls of {}",
         format.name);
-  if (isFree && (format.mayBeBare || !hasTag))
+  if (isFree && (!hasTag || (format.objects() && format.objects()->mayBeBare)))
     return Status::error(
         "for this model, strict tools and parallel_tool_calls: "
         "false require tool_choice: required, or that of one "

@@ -69,8 +69,8 @@ static constexpr std::size_t kMostHeld = 100;
 
 /// `held` is always white space followed by a prefix of the tag.
 void ToolCallReader::takeContent(char byte, ToolPieces &out) {
-  if (format->mayBeBare && byte == '{' && !hasContent && count == 0 &&
-      held.find_first_not_of(kBlank) == held.npos) {
+  if (objects && objects->mayBeBare && byte == '{' && !hasContent &&
+      count == 0 && held.find_first_not_of(kBlank) == held.npos) {
     raw = std::exchange(held, {}) + byte;
     return beginCall();
   }
@@ -87,7 +87,7 @@ void ToolCallReader::takeContent(char byte, ToolPieces &out) {
     held.erase(0, from);
     if (rest.size() == tag.size()) {
       raw = std::exchange(held, {});
-      if (format->hasNames())
+      if (named)
         beginCall();
       else
         place = Place::between;
@@ -121,7 +121,7 @@ void ToolCallReader::takeBetween(char byte, ToolPieces &out) {
 }
 
 void ToolCallReader::beginCall() {
-  place = format->hasNames() ? Place::name : Place::key;
+  place = named ? Place::name : Place::key;
   key.clear();
   value.clear();
   callName.clear();
@@ -149,7 +149,7 @@ void ToolCallReader::sendCall(std::string arguments, ToolPieces &out) {
 }
 
 bool ToolCallReader::isOfArguments() const {
-  return key == '"' + std::string(format->arguments) + '"';
+  return named || key == '"' + std::string(objects->arguments) + '"';
 }
 
 /// More than any name has with what surrounds it.
@@ -160,20 +160,19 @@ void ToolCallReader::takeName(char byte, ToolPieces &out) {
   callName += byte;
   if (callName.size() > kLongestName)
     return giveUp(out);
-  if (!callName.ends_with(format->separator))
+  if (!callName.ends_with(named->separator))
     return;
   std::string_view own = callName;
-  own.remove_suffix(format->separator.size());
-  if (!format->nameEnd.empty())
-    own = own.substr(0, own.find(format->nameEnd));
+  own.remove_suffix(named->separator.size());
+  if (!named->nameEnd.empty())
+    own = own.substr(0, own.find(named->nameEnd));
   own.remove_prefix(std::min(own.find_first_not_of(kBlank), own.size()));
   own = own.substr(0, own.find_last_not_of(kBlank) + 1);
-  if (own.starts_with(format->namePrefix))
-    own.remove_prefix(format->namePrefix.size());
+  if (own.starts_with(named->namePrefix))
+    own.remove_prefix(named->namePrefix.size());
   callName = std::string(own);
   if (!isNamed() || (!names.empty() && !std::ranges::count(names, callName)))
     return giveUp(out);
-  key = '"' + std::string(format->arguments) + '"';
   place = Place::value;
   isStreamed = isWhole = false;
 }
@@ -217,7 +216,7 @@ void ToolCallReader::takeValue(char byte, ToolPieces &out) {
       inString = false;
     return;
   }
-  if (depth == 0 && format->hasNames()) {
+  if (depth == 0 && named) {
     if (isSpace(byte))
       return;
     if (byte != '{')
@@ -241,7 +240,7 @@ void ToolCallReader::takeValue(char byte, ToolPieces &out) {
     inString = true;
   addToValue(byte, out);
   isWhole = depth == 0 && (byte == '}' || byte == ']');
-  if (isWhole && format->hasNames())
+  if (isWhole && named)
     endCall(out);
 }
 
@@ -265,7 +264,7 @@ void ToolCallReader::endValue(ToolPieces &out) {
     return;
   std::string text = std::exchange(value, {});
   auto parsed = nlohmann::json::parse(text, nullptr, /*exceptions=*/false);
-  if (key == '"' + std::string(format->nameKey) + '"' && !isNamed()) {
+  if (key == '"' + std::string(objects->nameKey) + '"' && !isNamed()) {
     if (!parsed.is_string())
       return giveUp(out);
     callName = parsed.get<std::string>();
@@ -301,7 +300,7 @@ void ToolCallReader::endCall(ToolPieces &out) {
   isSent = false;
   isOver = onlyOne;
   if (format->isList() || format->close.empty())
-    place = format->hasNames() ? Place::content : Place::between;
+    place = named ? Place::content : Place::between;
   else
     place = Place::after;
   held.clear();
@@ -317,7 +316,7 @@ void ToolCallReader::takeAfter(char byte, ToolPieces &out) {
   if (rest == format->close) {
     held.clear();
     raw.clear();
-    place = format->section.empty() ? Place::content : Place::section;
+    place = named && !named->section.empty() ? Place::section : Place::content;
   } else if (!format->close.starts_with(rest)) {
     raw = std::exchange(held, {});
     giveUp(out);
@@ -334,12 +333,12 @@ void ToolCallReader::takeSection(char byte, ToolPieces &out) {
   if (rest == format->open) {
     held.clear();
     beginCall();
-  } else if (rest == format->sectionClose) {
+  } else if (rest == named->sectionClose) {
     held.clear();
     raw.clear();
     place = Place::content;
   } else if (!format->open.starts_with(rest) &&
-             !format->sectionClose.starts_with(rest)) {
+             !named->sectionClose.starts_with(rest)) {
     raw = std::exchange(held, {});
     giveUp(out);
   }

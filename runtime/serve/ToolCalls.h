@@ -5,12 +5,33 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace tessera::serve {
 
-/// Around the parts of a call whose arguments are written one by one; white
-/// space may be between them.
+/// Calls are JSON objects with a name and arguments.
+struct ObjectCalls {
+  std::string_view nameKey = "name", arguments = "arguments"; ///< members
+  std::string_view listOpen = ""; ///< calls are in brackets: "[", or " ["
+  bool mayBeBare = false; ///< output that begins with '{' is a call, too
+};
+
+/// Calls are names that a separator and a JSON object of arguments follow.
+struct NamedCalls {
+  std::string_view separator;
+  /// Around all calls.
+  std::string_view section = "", sectionClose = "";
+  std::string_view again = "";      ///< white space between two calls
+  std::string_view lastSpace = "";  ///< white space before the closing tag
+  std::string_view namePrefix = ""; ///< "functions.", which may be absent
+  /// Where a name ends before the separator: "[CALL_ID]", or ":" and the call's
+  /// number.
+  std::string_view nameEnd = "";
+};
+
+/// Arguments are written one by one: what is around the parts of a call, which
+/// is between the format's tags. White space may be between them.
 struct ArgumentTags {
   std::string_view open;    ///< before the name
   std::string_view nameEnd; ///< empty: arguments or the end follow the name
@@ -19,35 +40,24 @@ struct ArgumentTags {
   std::string_view close; ///< after the arguments
 };
 
-/// A call is a JSON object with a name and its arguments, or a name that a
-/// separator and a JSON object of arguments follow, or tagged.
 struct ToolFormat {
   std::string_view name; ///< for messages
   std::string_view open; ///< precedes a call, or a list of calls
   /// Follows it, after white space; empty: calls end with the output.
   std::string_view close = "";
+  std::variant<ObjectCalls, NamedCalls, ArgumentTags> calls = ObjectCalls();
 
-  // Of objects.
-  std::string_view nameKey = "name", arguments = "arguments"; ///< members
-  std::string_view listOpen = ""; ///< calls are in brackets: "[", or " ["
-  bool mayBeBare = false; ///< output that begins with '{' is a call, too
-
-  // Of names and arguments.
-  std::string_view separator = ""; ///< empty: calls are objects
-  /// Around all calls.
-  std::string_view section = "", sectionClose = "";
-  std::string_view again = "";      ///< white space between two calls
-  std::string_view lastSpace = "";  ///< white space before `close`
-  std::string_view namePrefix = ""; ///< "functions.", which may be absent
-  /// Where a name ends before the separator: "[CALL_ID]", or ":" and the call's
-  /// number.
-  std::string_view nameEnd = "";
-
-  /// Of tagged calls, which are between `open` and `close`.
-  const ArgumentTags *tagged = nullptr;
-
-  bool isList() const { return !listOpen.empty(); }
-  bool hasNames() const { return !separator.empty(); }
+  // Null if calls are of another kind.
+  constexpr const ObjectCalls *objects() const {
+    return std::get_if<ObjectCalls>(&calls);
+  }
+  constexpr const NamedCalls *named() const {
+    return std::get_if<NamedCalls>(&calls);
+  }
+  constexpr const ArgumentTags *tagged() const {
+    return std::get_if<ArgumentTags>(&calls);
+  }
+  bool isList() const { return objects() && !objects()->listOpen.empty(); }
   /// What tokenizers have as special tokens: all <…> and […] in it.
   std::vector<std::string_view> tags() const;
 };
@@ -88,8 +98,8 @@ public:
   explicit ToolCallReader(const ToolFormat &format,
                           std::vector<std::string> names = {},
                           bool onlyOne = false)
-      : format(&format),
-        tag(std::string(format.section) += std::string(format.open)),
+      : format(&format), objects(format.objects()), named(format.named()),
+        tag(std::string(named ? named->section : "") += format.open),
         names(std::move(names)), onlyOne(onlyOne) {}
   ToolPieces push(std::string_view text) override;
   ToolPieces finish() override;
@@ -125,6 +135,8 @@ private:
   bool isOfArguments() const; ///< whether `key` is
 
   const ToolFormat *format;
+  const ObjectCalls *objects; ///< of the format; null if it has names
+  const NamedCalls *named;
   std::string tag; ///< precedes the first call
   std::vector<std::string> names;
   bool onlyOne = false, isOver = false;

@@ -8,66 +8,71 @@ namespace tessera::serve {
 static constexpr ToolFormat kHermes = {
     .name = "Hermes", .open = "<tool_call>", .close = "</tool_call>"};
 // Mistral's instruct models of 2024: one list for all calls.
-static constexpr ToolFormat kMistral = {
-    .name = "Mistral", .open = "[TOOL_CALLS]", .listOpen = " ["};
+static constexpr ToolFormat kMistral = {.name = "Mistral",
+                                        .open = "[TOOL_CALLS]",
+                                        .calls = ObjectCalls{.listOpen = " ["}};
 // Mistral's models since 2025. Some write an identifier before [ARGS].
-static constexpr ToolFormat kMistralNames = {.name = "Mistral 2025",
-                                             .open = "[TOOL_CALLS]",
-                                             .separator = "[ARGS]",
-                                             .nameEnd = "[CALL_ID]"};
+static constexpr ToolFormat kMistralNames = {
+    .name = "Mistral 2025",
+    .open = "[TOOL_CALLS]",
+    .calls = NamedCalls{.separator = "[ARGS]", .nameEnd = "[CALL_ID]"}};
 // Llama 3.1 and 3.2 (Meta 2024): the whole output is the call.
-static constexpr ToolFormat kLlama = {.name = "Llama 3",
-                                      .open = "<|python_tag|>",
-                                      .arguments = "parameters",
-                                      .mayBeBare = true};
+static constexpr ToolFormat kLlama = {
+    .name = "Llama 3",
+    .open = "<|python_tag|>",
+    .calls = ObjectCalls{.arguments = "parameters", .mayBeBare = true}};
 // DeepSeek-V3, R1 (2024).
-static constexpr ToolFormat kDeepseek = {
-    .name = "DeepSeek V3",
-    .open = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
-    .close = "```<｜tool▁call▁end｜>",
+static constexpr NamedCalls kDeepseekCalls = {
     .separator = "\n```json\n",
     .section = "<｜tool▁calls▁begin｜>",
     .sectionClose = "<｜tool▁calls▁end｜>",
     .again = "\n",
     .lastSpace = "\n"};
+static constexpr ToolFormat kDeepseek = {
+    .name = "DeepSeek V3",
+    .open = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+    .close = "```<｜tool▁call▁end｜>",
+    .calls = kDeepseekCalls};
 // DeepSeek-V3.1 (2025).
-static constexpr ToolFormat kDeepseek31 = {.name = "DeepSeek V3.1",
-                                           .open = "<｜tool▁call▁begin｜>",
-                                           .close = "<｜tool▁call▁end｜>",
-                                           .separator = "<｜tool▁sep｜>",
-                                           .section = "<｜tool▁calls▁begin｜>",
-                                           .sectionClose =
-                                               "<｜tool▁calls▁end｜>"};
+static constexpr ToolFormat kDeepseek31 = {
+    .name = "DeepSeek V3.1",
+    .open = "<｜tool▁call▁begin｜>",
+    .close = "<｜tool▁call▁end｜>",
+    .calls = NamedCalls{.separator = "<｜tool▁sep｜>",
+                        .section = kDeepseekCalls.section,
+                        .sectionClose = kDeepseekCalls.sectionClose}};
 // Kimi-K2 (Moonshot 2025): functions.NAME:NUMBER.
-static constexpr ToolFormat kKimi = {
-    .name = "Kimi K2",
-    .open = "<|tool_call_begin|>",
-    .close = "<|tool_call_end|>",
+static constexpr NamedCalls kKimiCalls = {
     .separator = "<|tool_call_argument_begin|>",
     .section = "<|tool_calls_section_begin|>",
     .sectionClose = "<|tool_calls_section_end|>",
     .namePrefix = "functions.",
     .nameEnd = ":"};
+static constexpr ToolFormat kKimi = {.name = "Kimi K2",
+                                     .open = "<|tool_call_begin|>",
+                                     .close = "<|tool_call_end|>",
+                                     .calls = kKimiCalls};
 // Granite 3 (IBM 2024).
-static constexpr ToolFormat kGranite = {
-    .name = "Granite 3", .open = "<|tool_call|>", .listOpen = "["};
+static constexpr ToolFormat kGranite = {.name = "Granite 3",
+                                        .open = "<|tool_call|>",
+                                        .calls = ObjectCalls{.listOpen = "["}};
 // Phi-4-mini (Microsoft 2025).
 static constexpr ToolFormat kPhi = {.name = "Phi-4-mini",
                                     .open = "<|tool_call|>",
                                     .close = "<|/tool_call|>",
-                                    .listOpen = "["};
+                                    .calls = ObjectCalls{.listOpen = "["}};
 // HunYuan (Tencent 2025).
 static constexpr ToolFormat kHunyuan = {.name = "HunYuan",
                                         .open = "<tool_calls>",
                                         .close = "</tool_calls>",
-                                        .listOpen = "["};
+                                        .calls = ObjectCalls{.listOpen = "["}};
 // Command R7B and Command A (Cohere 2024).
-static constexpr ToolFormat kCohere = {.name = "Command R7B",
-                                       .open = "<|START_ACTION|>",
-                                       .close = "<|END_ACTION|>",
-                                       .nameKey = "tool_name",
-                                       .arguments = "parameters",
-                                       .listOpen = "["};
+static constexpr ToolFormat kCohere = {
+    .name = "Command R7B",
+    .open = "<|START_ACTION|>",
+    .close = "<|END_ACTION|>",
+    .calls = ObjectCalls{
+        .nameKey = "tool_name", .arguments = "parameters", .listOpen = "["}};
 
 // Qwen3-Coder (Alibaba 2025).
 static constexpr ArgumentTags kFunctionTags = {.open = "<function=",
@@ -80,12 +85,12 @@ static constexpr ArgumentTags kFunctionTags = {.open = "<function=",
 static constexpr ToolFormat kCoder = {.name = "Qwen3-Coder",
                                       .open = "<tool_call>",
                                       .close = "</tool_call>",
-                                      .tagged = &kFunctionTags};
+                                      .calls = kFunctionTags};
 // Seed-OSS (ByteDance 2025).
 static constexpr ToolFormat kSeed = {.name = "Seed-OSS",
                                      .open = "<seed:tool_call>",
                                      .close = "</seed:tool_call>",
-                                     .tagged = &kFunctionTags};
+                                     .calls = kFunctionTags};
 // GLM-4.5 and 4.6 (Zhipu 2025).
 static constexpr ArgumentTags kKeyTags = {.open = "",
                                           .nameEnd = "",
@@ -97,19 +102,19 @@ static constexpr ArgumentTags kKeyTags = {.open = "",
 static constexpr ToolFormat kGlm = {.name = "GLM-4.5",
                                     .open = "<tool_call>",
                                     .close = "</tool_call>",
-                                    .tagged = &kKeyTags};
+                                    .calls = kKeyTags};
 // MiniMax-M2 (2025).
-static constexpr ArgumentTags kInvokeTags = {.open = "<invoke name=\"",
-                                             .nameEnd = "\">",
-                                             .key = "<parameter name=\"",
-                                             .keyEnd = "\">",
-                                             .value = "",
-                                             .valueEnd = "</parameter>",
-                                             .close = "</invoke>"};
-static constexpr ToolFormat kMinimax = {.name = "MiniMax-M2",
-                                        .open = "<minimax:tool_call>",
-                                        .close = "</minimax:tool_call>",
-                                        .tagged = &kInvokeTags};
+static constexpr ToolFormat kMinimax = {
+    .name = "MiniMax-M2",
+    .open = "<minimax:tool_call>",
+    .close = "</minimax:tool_call>",
+    .calls = ArgumentTags{.open = "<invoke name=\"",
+                          .nameEnd = "\">",
+                          .key = "<parameter name=\"",
+                          .keyEnd = "\">",
+                          .value = "",
+                          .valueEnd = "</parameter>",
+                          .close = "</invoke>"}};
 
 const ToolFormat *toolFormatOf(std::string_view chatTemplate) {
   auto has = [&](std::string_view text) {
@@ -128,9 +133,9 @@ const ToolFormat *toolFormatOf(std::string_view chatTemplate) {
     return &kMistral;
   if (has("[TOOL_CALLS]") && has("[ARGS]"))
     return &kMistralNames;
-  if (has(kDeepseek.section))
+  if (has(kDeepseekCalls.section))
     return has("```json") ? &kDeepseek : &kDeepseek31;
-  if (has(kKimi.section))
+  if (has(kKimiCalls.section))
     return &kKimi;
   if (has(kPhi.close))
     return &kPhi;
@@ -143,12 +148,14 @@ const ToolFormat *toolFormatOf(std::string_view chatTemplate) {
 }
 
 std::vector<std::string_view> ToolFormat::tags() const {
-  std::vector<std::string_view> all,
-      strings = {open, close, separator, section, sectionClose, nameEnd};
-  if (tagged)
-    strings.insert(strings.end(),
-                   {tagged->open, tagged->key, tagged->keyEnd, tagged->value,
-                    tagged->valueEnd, tagged->close});
+  std::vector<std::string_view> all, strings = {open, close};
+  auto add = [&](std::initializer_list<std::string_view> more) {
+    strings.insert(strings.end(), more);
+  };
+  if (const NamedCalls *of = named())
+    add({of->separator, of->section, of->sectionClose, of->nameEnd});
+  if (const ArgumentTags *of = tagged())
+    add({of->open, of->key, of->keyEnd, of->value, of->valueEnd, of->close});
   for (std::string_view text : strings)
     while (true) {
       const auto begin = text.find_first_of("<[");
