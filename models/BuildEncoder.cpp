@@ -1,5 +1,5 @@
 // Functions of a batch of whole sequences: an encoder gives each an embedding,
-// a reward model a score.
+// a reward model or a cross-encoder a score.
 #include "models/ModelBuilder.h"
 
 #include <limits>
@@ -26,7 +26,7 @@ func::FuncOp ModelBuilder::encoderBlock(StringRef owner, const LayerKind &kind,
   func::FuncOp result = newBlock(
       name, kind, {bucket.batch, bucket.tokens, spec.hidden}, lengths, {});
   WholeSequences whole{result.getArguments().back(), pageOf(recipe, bucket),
-                       /*isCausal=*/spec.hasScore,
+                       /*isCausal=*/!spec.isEncoder(),
                        inferenceContext(spec, recipe)};
   Scope scope(b, spec, {});
   scope.whole = &whole;
@@ -102,9 +102,20 @@ Value ModelBuilder::wholeTrunk(Scope &scope, StringRef owner,
   return family.finish(scope, x);
 }
 
+/// The score of a cross-encoder, as BertForSequenceClassification has it: of
+/// the first token of x [batch, tokens, hidden] → [batch, 1].
+static Value firstScores(Scope &scope, Value x) {
+  Emitter e = scope.at("pooler");
+  ArrayRef<int64_t> shape = tensorType(x).getShape();
+  Value y = e.slice(x, {0, 0, 0}, {shape[0], 1, shape[2]});
+  y = e.unary<graph::TanhOp>(linear(scope, y, "pooler.dense", true));
+  return e.reshape(linear(scope, y, "classifier", true), {shape[0], 1});
+}
+
 /// tokens i32 [batch, tokens], of which row b has lengths[b] → embeddings f32
 /// [batch, hidden], or scores f32 [batch, 1]. Rows of length 0 have undefined
-/// results.
+/// results. A cross-encoder's row b is a pair, whose second text begins at
+/// second_begins[b].
 void ModelBuilder::buildEmbed(const EncodeBucket &bucket) {
   Type i32 = b.getI32Type();
   std::vector<Port> arguments = parameterPorts();
@@ -112,6 +123,10 @@ void ModelBuilder::buildEmbed(const EncodeBucket &bucket) {
                            tensor({bucket.batch, bucket.tokens}, i32)));
   arguments.push_back(
       port(graph::kInputAttr, "lengths", tensor({bucket.batch}, i32)));
+  const bool isPair = spec.isEncoder() && spec.hasScore;
+  if (isPair)
+    arguments.push_back(
+        port(graph::kInputAttr, "second_begins", tensor({bucket.batch}, i32)));
   Port result = port(
       graph::kOutputAttr, spec.hasScore ? "scores" : "embeddings",
       tensor({bucket.batch, spec.hasScore ? 1 : spec.hidden}, b.getF32Type()));
@@ -122,11 +137,14 @@ void ModelBuilder::buildEmbed(const EncodeBucket &bucket) {
   for (auto [i, each] : llvm::enumerate(all))
     scope.define(each.name, embed.getArgument(i));
   Value tokens = embed.getArgument(all.size()),
-        lengths = embed.getArguments().back();
+        lengths = embed.getArgument(all.size() + 1);
+  if (isPair)
+    scope.secondBegins = embed.getArguments().back();
   Value x = wholeTrunk(scope, embed.getName(), bucket, tokens, lengths);
   Emitter e = scope.at("pooling");
-  Value y =
-      spec.hasScore ? lastScores(scope, x, lengths) : pooled(e, x, lengths);
+  Value y = isPair          ? firstScores(scope, x)
+            : spec.hasScore ? lastScores(scope, x, lengths)
+                            : pooled(e, x, lengths);
   b.create<func::ReturnOp>(embed.getLoc(), y);
 }
 

@@ -143,6 +143,9 @@ public:
   /// and replaces the values here by the updated cache.
   KvCache *cache = nullptr;
   const WholeSequences *whole = nullptr; ///< for an encoder
+  /// Where the second text of each sequence begins, i32 [batch]; null: a
+  /// sequence is one text.
+  mlir::Value secondBegins = {};
   Documents documents = {};
   RowAdapters adapters = {};
   RouterScope *router = nullptr;  ///< of the current layer

@@ -7,7 +7,7 @@
 namespace tessera::models {
 namespace {
 
-/// Keys of the pooler and of classification heads, which embeddings do not use.
+/// Keys of training, and of poolers that BertModel does not have.
 constexpr std::string_view ofHeads[] = {
     "classifier_dropout",   "directionality",
     "pooler_fc_size",       "pooler_num_attention_heads",
@@ -41,6 +41,9 @@ void readBert(ConfigFields &fields, ModelSpec &spec) {
   spec.intermediate = fields.size("intermediate_size", maxIntermediate);
   spec.maxPositions = fields.size("max_position_embeddings", maxWidth);
   spec.tokenTypes = fields.size("type_vocab_size", maxWidth, 2);
+  if (spec.hasScore && spec.tokenTypes < 2)
+    fields.fail("type_vocab_size", "a cross-encoder needs 2 token types, one "
+                                   "for each of a pair");
   if (spec.hidden % spec.heads != 0)
     fields.fail("hidden_size",
                 fmt::format("{} is not a multiple of num_attention_heads = {}",

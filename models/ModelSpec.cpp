@@ -424,6 +424,14 @@ std::vector<Parameter> layerParameters(const ModelSpec &spec,
   return spec.adapter ? withAdapters(std::move(all), spec) : all;
 }
 
+/// transformers' BertPooler, and a linear layer of one row.
+static void addCrossEncoderHead(List &list, int64_t hidden) {
+  list.linear("pooler.dense", hidden, hidden, true);
+  list.linear("classifier", hidden, 1, true);
+  for (Parameter &each : std::span(list.items).last(2))
+    each.keepF32 = true;
+}
+
 std::vector<Parameter> parameters(const ModelSpec &spec) {
   List list(spec);
   addEmbeddings(list, spec);
@@ -441,8 +449,11 @@ std::vector<Parameter> parameters(const ModelSpec &spec) {
       list.items.back().name = layerPrefix(spec, layer) + each.name;
       list.items.back().layer = layer;
     }
-  if (spec.isEncoder())
+  if (spec.isEncoder()) {
+    if (spec.hasScore)
+      addCrossEncoderHead(list, spec.hidden);
     return std::move(list.items);
+  }
   List after(spec);
   after.norm(moduleNames(spec).norm);
   if (!spec.tieWordEmbeddings && !spec.hasScore)

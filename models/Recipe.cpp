@@ -92,14 +92,20 @@ static Status checkEncoder(const Recipe &recipe, const ModelSpec &spec,
                          name(spec.family));
   if (mode == Mode::Train)
     return Status::error("{} is an encoder, whose training is not supported; "
-                         "use tessera embed, or compile with --mode infer",
-                         name(spec.family));
+                         "use tessera {}, or compile with --mode infer",
+                         name(spec.family), spec.hasScore ? "rerank" : "embed");
   if (recipe.attention.prompts != recipe::Prompts::Causal)
     return Status::error("attention.prompts: {} is an encoder, whose tokens "
                          "all see each other; leave it out",
                          name(spec.family));
-  if (recipe.inference.pooling == Pooling::Model ||
-      recipe.inference.normalize == Normalize::Model)
+  const bool hasPooling = recipe.inference.pooling != Pooling::Model,
+             hasNormalize = recipe.inference.normalize != Normalize::Model;
+  if (spec.hasScore && (hasPooling || hasNormalize))
+    return Status::error("inference.pooling and inference.normalize apply to "
+                         "embeddings; this {} is a cross-encoder, which gives "
+                         "scores: leave them out",
+                         name(spec.family));
+  if (!spec.hasScore && !(hasPooling && hasNormalize))
     return Status::error("inference.pooling and inference.normalize have no "
                          "default without the model's directory; set them");
   return Status::success();
@@ -406,7 +412,7 @@ std::vector<EncodeBucket> encodeBuckets(const ModelSpec &spec,
   for (int64_t size = shortest;; size *= 2) {
     int64_t least = std::min(size, context);
     // Only an encoder's attention has pages.
-    int64_t tokens = least <= page || spec.hasScore
+    int64_t tokens = least <= page || !spec.isEncoder()
                          ? least
                          : (least + page - 1) / page * page;
     if (buckets.empty() || buckets.back().tokens < tokens) {

@@ -55,8 +55,9 @@ static std::string_view classPrefix(Family family) {
   case Family::GptOss:
   case Family::Mamba2:
   case Family::GraniteHybrid:
-  case Family::Bert: // an encoder
     break;
+  case Family::Bert: // a cross-encoder
+    return "Bert";
   }
   return "";
 }
@@ -66,6 +67,11 @@ std::string scoreArchitecture(Family family) {
   return prefix.empty() ? std::string()
                         : fmt::format("{}ForSequenceClassification", prefix);
 }
+
+// What sentence-transformers writes of a reranker's relevance
+// (SentenceModel.cpp), which is not part of the score.
+constexpr std::string_view kOfRelevance[] = {
+    "sentence_transformers", "sbert_ce_default_activation_function"};
 
 bool readScoreHead(ConfigFields &fields, Family family) {
   const std::string own = scoreArchitecture(family);
@@ -79,11 +85,13 @@ bool readScoreHead(ConfigFields &fields, Family family) {
   if (count != 1)
     fields.fail("id2label",
                 fmt::format("a classifier of {} labels is not supported, only "
-                            "the one score of a reward model",
+                            "the one score of a reward model or reranker",
                             count));
   if (fields.find("quantization_config"))
-    fields.fail("quantization_config",
-                "reward models with quantized weights are not supported");
+    fields.fail(
+        "quantization_config",
+        "sequence classifiers with quantized weights are not supported");
+  fields.ignore(kOfRelevance);
   return true;
 }
 

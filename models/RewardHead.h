@@ -1,5 +1,6 @@
-// Reward models in config.json: a decoder as a sequence classifier of one
-// label, as the reference's AutoModelForSequenceClassification has it.
+// Reward models and rerankers in config.json: a sequence classifier of one
+// label, as the reference's AutoModelForSequenceClassification has it. A
+// decoder scores its last token; BERT, a cross-encoder, its first.
 #pragma once
 #include "models/ConfigFields.h"
 #include "models/ModelSpec.h"

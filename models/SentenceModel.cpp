@@ -235,9 +235,59 @@ std::vector<std::string> sentenceModelFiles(const SentenceModel &model) {
   return names;
 }
 
+//===--- rerankers --------------------------------------------------------===//
+
+/// By the name of its class in torch, as CrossEncoder reads it.
+static StatusOr<Relevance> relevanceOf(const Json &name,
+                                       const std::string &file) {
+  for (const char *known :
+       {"torch.nn.modules.linear.Identity", "torch.nn.Identity"})
+    if (name == known)
+      return Relevance::Score;
+  for (const char *known :
+       {"torch.nn.modules.activation.Sigmoid", "torch.nn.Sigmoid"})
+    if (name == known)
+      return Relevance::Logistic;
+  return Status::error("{}: the activation {} of a score is not supported; use "
+                       "torch.nn.Sigmoid or torch.nn.Identity",
+                       file, name.dump());
+}
+
+StatusOr<Relevance> loadRelevance(const ModelFiles &files) {
+  auto own = readObject(files, kRelevanceFile);
+  if (!own.ok())
+    return own.status();
+  auto config = readObject(files, "config.json");
+  if (!config.ok())
+    return config.status();
+  const std::string ownFile = files.where(kRelevanceFile),
+                    configFile = files.where("config.json");
+  if (*own) {
+    if (const Json prompt = (*own)->value("default_prompt_name", Json());
+        !prompt.is_null())
+      return Status::error("{}: default_prompt_name: prompts of rerankers are "
+                           "not supported; remove it, and write the prompt in "
+                           "the query",
+                           ownFile);
+    if (const Json name = (*own)->value("activation_fn", Json());
+        !name.is_null())
+      return relevanceOf(name, ownFile);
+  }
+  if (!*config)
+    return Relevance::Logistic;
+  const Json settings = (*config)->value("sentence_transformers", Json());
+  if (settings.is_object() && settings.contains("activation_fn"))
+    return settings["activation_fn"].is_null()
+               ? Relevance::Logistic
+               : relevanceOf(settings["activation_fn"], configFile);
+  const Json old =
+      (*config)->value("sbert_ce_default_activation_function", Json());
+  return old.is_null() ? Relevance::Logistic : relevanceOf(old, configFile);
+}
+
 StatusOr<Recipe> withSentenceModel(Recipe recipe, const ModelSpec &spec,
                                    const std::string &directory) {
-  if (!spec.isEncoder())
+  if (!spec.isEncoder() || spec.hasScore)
     return recipe;
   StatusOr<SentenceModel> model = loadSentenceModel(directory);
   if (!model.ok())

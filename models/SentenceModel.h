@@ -30,6 +30,19 @@ struct SentenceModel {
 /// than transformer, pooling and normalization are rejected by name.
 StatusOr<SentenceModel> loadSentenceModel(const ModelFiles &files);
 
+/// How a reranker's relevance follows from its score.
+enum class Relevance : uint8_t { Logistic, Score };
+
+/// What CrossEncoder of sentence-transformers makes of the score of one label:
+/// the logistic function, unless the model's files name another activation.
+/// Versions from 5.4 write it to config_sentence_transformers.json, those
+/// before to config.json; the first that is there counts. Errors: an activation
+/// or a prompt that is not supported.
+StatusOr<Relevance> loadRelevance(const ModelFiles &files);
+/// The file of it besides config.json, which a model may lack.
+inline constexpr const char *kRelevanceFile =
+    "config_sentence_transformers.json";
+
 /// The files that loadSentenceModel reads for the model.
 std::vector<std::string> sentenceModelFiles(const SentenceModel &model);
 

@@ -6,6 +6,13 @@
 using namespace tessera;
 
 Status tessera::generatesNothing(const models::ModelSpec &spec) {
+  if (spec.isEncoder() && spec.hasScore)
+    return Status::error(
+        "this {} is a cross-encoder, which scores pairs of "
+        "strings and generates none; use tessera rerank, or tessera "
+        "serve and "
+        "/v1/rerank",
+        name(spec.family));
   if (spec.hasScore)
     return Status::error("this {} is a reward model, which gives scores and "
                          "generates no text; use tessera score, or give the "
@@ -75,4 +82,34 @@ tessera::openEncoder(const ModelSource &source, const ProgramOptions &asked,
     return facts.status();
   opened.facts = facts.take();
   return opened;
+}
+
+StatusOr<OpenedReranker> tessera::openReranker(const ModelSource &source,
+                                               const ProgramOptions &asked,
+                                               const GenerateOptions &options) {
+  TESSERA_RETURN_IF_ERROR(hal::checkDevice(options.device));
+  TESSERA_RETURN_IF_ERROR(checkProgramOptions(source, asked));
+  auto tokenizer = tokenizer::Tokenizer::of(source.files);
+  if (!tokenizer.ok())
+    return tokenizer.status();
+  if (!tokenizer->hasPairs())
+    return Status::error("{}: the post-processor's template of a pair is not "
+                         "supported; it must have the Sequences A and B, with "
+                         "type ids 0 and then 1",
+                         source.files.where(kTokenizerFile));
+  auto relevance = models::loadRelevance(source.files);
+  if (!relevance.ok())
+    return relevance.status();
+  endPhase(options.phases, "tokenizer");
+  auto scores = openEmbedding(source, asked, options);
+  if (!scores.ok())
+    return scores.status();
+  if (scores->programs->shape().width != 1)
+    return Status::error("the programs give {} numbers for a pair, where a "
+                         "score is one; compile the model again",
+                         scores->programs->shape().width);
+  return OpenedReranker{std::move(scores->model),
+                        std::move(scores->programs),
+                        tokenizer.take(),
+                        {*relevance == models::Relevance::Logistic}};
 }

@@ -3,6 +3,7 @@
 #include "compiler/api/ModelSource.h"
 #include "runtime/infer/EmbedPrograms.h"
 #include "runtime/serve/EmbedService.h"
+#include "runtime/serve/RankService.h"
 
 #include <functional>
 
@@ -32,6 +33,18 @@ StatusOr<OpenedEncoder>
 openEncoder(const ModelSource &source, const ProgramOptions &asked,
             const GenerateOptions &options,
             const std::function<void(std::string_view)> &note);
+
+struct OpenedReranker {
+  std::unique_ptr<SessionModel> model;
+  std::unique_ptr<EmbedPrograms> programs; ///< over the model; scores
+  tokenizer::Tokenizer tokenizer;
+  serve::RankFacts facts;
+};
+
+/// Like openModel, of a cross-encoder or a reward model.
+StatusOr<OpenedReranker> openReranker(const ModelSource &source,
+                                      const ProgramOptions &asked,
+                                      const GenerateOptions &options);
 
 /// The error that an encoder or a reward model generates no text, with what to
 /// use instead.

@@ -30,9 +30,9 @@ Status tessera::checkSharded(const std::string &place,
   if (!model)
     if (auto run = resolveRun(place); !run.ok())
       return run.status();
-  if (model && model->spec.isEncoder())
-    return Status::error("only models that generate text are sharded; '{}' is "
-                         "an encoder, so omit --mesh",
+  if (model && !model->spec.generates())
+    return Status::error("only models that generate text are sharded, which "
+                         "'{}' does not; omit --mesh",
                          place);
   if (model && !model->packaged)
     return Status::success();

@@ -28,7 +28,9 @@ readModelFiles(const ModelSource &source) {
   std::vector<std::string> names{
       "config.json", kTokenizerFile, "generation_config.json",
       "tokenizer_config.json", "chat_template.jinja"};
-  if (source.spec.isEncoder()) {
+  if (source.spec.hasScore)
+    names.push_back(models::kRelevanceFile);
+  else if (source.spec.isEncoder()) {
     auto sentence = models::loadSentenceModel(source.files);
     if (!sentence.ok())
       return sentence.status();
@@ -54,7 +56,8 @@ static Status checkInputs(const ModelSource &source, const ModelFiles &files) {
   if (!tokenizer.ok())
     return tokenizer.status();
   if (source.spec.isEncoder())
-    return models::loadSentenceModel(files).status();
+    return source.spec.hasScore ? models::loadRelevance(files).status()
+                                : models::loadSentenceModel(files).status();
   auto config = loadGenerationConfig(files);
   if (!config.ok())
     return config.status();

@@ -145,6 +145,13 @@ static Status checkModel(const QuantizeSettings &settings,
         "the weights of '{}' are quantized already; measure them with --quant "
         "none --text FILE, or quantize the original model",
         settings.place);
+  // Quantized weights of one would be refused when it is read.
+  if (config.spec.isEncoder() && config.spec.hasScore)
+    return Status::error(
+        "'{}' is a cross-encoder, whose quantized weights have "
+        "no format to be written in; quantize them when they "
+        "are read: --quant of tessera serve",
+        settings.place);
   if (settings.calibrate.empty())
     return Status::success();
   return models::scaledInputs(config.spec).status();

@@ -7,6 +7,11 @@ StatusOr<std::unique_ptr<OpenedRewardModel>> tessera::openRewardModel(
     const ModelSource &source, const ProgramOptions &asked,
     const GenerateOptions &options,
     const std::function<Status(const chat::ChatFormat &)> &check) {
+  if (source.spec.isEncoder() && source.spec.hasScore)
+    return Status::error("this {} is a cross-encoder, which scores pairs of "
+                         "strings and not answers of chats; use tessera "
+                         "rerank, or give a decoder with a score",
+                         name(source.spec.family));
   if (!source.spec.hasScore)
     return Status::error(
         "this {} has no score head, so it is not a reward model; train one "

@@ -18,15 +18,16 @@ static void takeSampling(const GenerationConfig &config,
       config.repetitionPenalty.value_or(sampling.repetitionPenalty);
 }
 
+// Embeddings, or scores of pairs.
 static Status serveEncoder(ServeSettings &settings, const ModelSource &source) {
   if (settings.adapters.isUsed() || settings.training.adapters > 0)
     return Status::error("--adapter and --train apply only to models that "
-                         "generate text; '{}' is an encoder",
+                         "generate text; '{}' does not",
                          settings.choice.place);
   if (settings.serve.engine.scheduler.drafts > 0 ||
       settings.choice.decoder.pages)
     return Status::error("--speculate and --kv-pages apply only to models that "
-                         "generate text; '{}' is an encoder",
+                         "generate text; '{}' does not",
                          settings.choice.place);
   TemporaryFile program;
   if (llvm::Error error = program.create())
@@ -36,12 +37,19 @@ static Status serveEncoder(ServeSettings &settings, const ModelSource &source) {
   options.device = settings.choice.decoder.device;
   options.threads = settings.choice.threads;
   options.phases = &settings.serve.phases;
-  auto encoder = openEncoder(source, settings.choice, options, settings.note);
-  if (!encoder.ok())
-    return encoder.status();
   serve::ServiceOptions &service = settings.serve.service;
   if (service.models.empty())
     service.models = {source.name};
+  if (source.spec.hasScore) {
+    auto reranker = openReranker(source, settings.choice, options);
+    if (!reranker.ok())
+      return reranker.status();
+    return serve::serveRanking(*reranker->programs, reranker->tokenizer,
+                               reranker->facts, settings.serve);
+  }
+  auto encoder = openEncoder(source, settings.choice, options, settings.note);
+  if (!encoder.ok())
+    return encoder.status();
   return serve::serveEmbeddings(*encoder->programs, encoder->tokenizer,
                                 encoder->facts, settings.serve);
 }
@@ -219,6 +227,6 @@ Status tessera::serveModel(ServeSettings &settings, InferenceRanks *ranks) {
     status = ranks->agree(status);
   TESSERA_RETURN_IF_ERROR(status);
   const std::optional<ModelSource> source = found.take();
-  return source && source->spec.isEncoder() ? serveEncoder(settings, *source)
-                                            : serveText(settings, source);
+  return source && !source->spec.generates() ? serveEncoder(settings, *source)
+                                             : serveText(settings, source);
 }

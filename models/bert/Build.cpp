@@ -1,6 +1,6 @@
 // BERT (Devlin et al. 2018): post-norm layers over token, position and token
-// type embeddings. Module names are those of transformers' BertModel, without
-// its pooler.
+// type embeddings. Module names are those of transformers' BertModel; its
+// pooler is part of a cross-encoder's head (BuildEncoder.cpp).
 #include "models/Builder.h"
 
 using namespace mlir;
@@ -29,16 +29,29 @@ Value positions(const Scope &scope, ArrayRef<int64_t> shape) {
   return e.embedding(table, at);
 }
 
-/// All tokens have type 0: there is a single text.
+/// Row 0 of the table for tokens of the first text, row 1 for those of the
+/// second: [batch, tokens, hidden].
+Value types(const Scope &scope, ArrayRef<int64_t> shape) {
+  Emitter e = scope.at("embeddings.token_type_embeddings");
+  Value table = scope.parameter("embeddings.token_type_embeddings.weight");
+  auto row = [&](int64_t index) {
+    Value row = e.slice(table, {index, 0}, {1, shape[2]});
+    return e.broadcastLast(e.reshape(row, {shape[2]}), shape);
+  };
+  if (!scope.secondBegins)
+    return row(0);
+  auto ids = RankedTensorType::get(shape.drop_back(), e.builder().getI32Type());
+  Value begins = e.broadcast(scope.secondBegins, {0}, ids.getShape());
+  Value isFirst =
+      e.compare(e.iota(ids, 1), graph::ComparePredicate::lt, begins);
+  return e.select(e.broadcast(isFirst, {0, 1}, shape), row(0), row(1));
+}
+
 Value embed(const Scope &scope, Value tokens) {
   Emitter words = scope.at("embeddings.word_embeddings");
   Value x = words.embedding(scope.parameter(embeddingTable), tokens);
   ArrayRef<int64_t> shape = tensorType(x).getShape();
-  Emitter types = scope.at("embeddings.token_type_embeddings");
-  Value type =
-      types.slice(scope.parameter("embeddings.token_type_embeddings.weight"),
-                  {0, 0}, {1, shape[2]});
-  x = types.add(x, types.broadcastLast(types.reshape(type, {shape[2]}), shape));
+  x = scope.at("embeddings.token_type_embeddings").add(x, types(scope, shape));
   Emitter sum = scope.at("embeddings");
   x = sum.add(x, positions(scope, shape));
   return norm(scope, x, "embeddings.LayerNorm");

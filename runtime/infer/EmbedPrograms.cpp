@@ -13,6 +13,9 @@ namespace {
 
 using artifact::ElementType;
 
+/// The input that only cross-encoders have.
+constexpr std::string_view kSecondBegins = "second_begins";
+
 std::string programName(int64_t batch, int64_t tokens) {
   return fmt::format("embed_{}x{}", batch, tokens);
 }
@@ -55,7 +58,7 @@ Status checkText(const EmbeddingShape &shape, TokenSpan text) {
   return Status::success();
 }
 
-Status embedAll(EmbeddingModel &model, std::span<const TokenSpan> sequences,
+Status embedAll(EmbeddingModel &model, std::span<const TokenSequence> sequences,
                 std::span<float> vectors) {
   const EmbeddingShape &shape = model.shape();
   if (vectors.size() != sequences.size() * std::size_t(shape.width))
@@ -64,10 +67,10 @@ Status embedAll(EmbeddingModel &model, std::span<const TokenSpan> sequences,
                          vectors.size());
   std::map<int64_t, std::vector<std::size_t>> byLength;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
-    TESSERA_RETURN_IF_ERROR(checkText(shape, sequences[i]));
-    byLength[shape.lengthFor(int64_t(sequences[i].size()))].push_back(i);
+    TESSERA_RETURN_IF_ERROR(checkText(shape, sequences[i].tokens));
+    byLength[shape.lengthFor(int64_t(sequences[i].tokens.size()))].push_back(i);
   }
-  std::vector<TokenSpan> some;
+  std::vector<TokenSequence> some;
   std::vector<float> made(shape.batch * shape.width);
   for (const auto &[length, members] : byLength)
     for (std::size_t begin = 0; begin < members.size();
@@ -122,6 +125,9 @@ Status EmbedPrograms::readShape(int64_t vocab) {
     }
   if (sizes.width < 1)
     return notForEmbedding(session, "it has no output of embeddings");
+  hasPairs = std::ranges::any_of(
+      session.inputs(programName(1, sizes.lengths.front())),
+      [](const hal::TensorInfo &each) { return each.name == kSecondBegins; });
   for (int64_t tokens : sizes.lengths)
     for (int64_t batch : {int64_t(1), sizes.batch})
       TESSERA_RETURN_IF_ERROR(checkPorts(batch, tokens));
@@ -147,6 +153,8 @@ Status EmbedPrograms::checkPorts(int64_t batch, int64_t tokens) {
   auto inputs = session.inputs(program), outputs = session.outputs(program);
   if (has(inputs, "tokens", ElementType::i32, std::array{batch, tokens}) &&
       has(inputs, "lengths", ElementType::i32, std::array{batch}) &&
+      (!hasPairs ||
+       has(inputs, kSecondBegins, ElementType::i32, std::array{batch})) &&
       has(outputs, output, ElementType::f32, std::array{batch, sizes.width}))
     return Status::success();
   return notForEmbedding(session, "the inputs and outputs of " + program +
@@ -155,19 +163,24 @@ Status EmbedPrograms::checkPorts(int64_t batch, int64_t tokens) {
 
 //===--- running ----------------------------------------------------------===//
 
-Status EmbedPrograms::runOne(std::span<const TokenSpan> sequences,
+Status EmbedPrograms::runOne(std::span<const TokenSequence> sequences,
                              int64_t batch, int64_t tokens,
                              std::span<float> vectors) {
   ids.assign(batch * tokens, 0);
   lengths.assign(batch, 0);
+  secondBegins.assign(batch, 0);
   for (std::size_t i = 0; i < sequences.size(); ++i) {
-    std::ranges::copy(sequences[i], ids.begin() + long(i) * tokens);
-    lengths[i] = int32_t(sequences[i].size());
+    std::ranges::copy(sequences[i].tokens, ids.begin() + long(i) * tokens);
+    lengths[i] = int32_t(sequences[i].tokens.size());
+    secondBegins[i] = int32_t(sequences[i].secondBegins);
   }
   const std::string program = programName(batch, tokens);
   TESSERA_RETURN_IF_ERROR(session.writeInput<int32_t>(program, "tokens", ids));
   TESSERA_RETURN_IF_ERROR(
       session.writeInput<int32_t>(program, "lengths", lengths));
+  if (hasPairs)
+    TESSERA_RETURN_IF_ERROR(
+        session.writeInput<int32_t>(program, kSecondBegins, secondBegins));
   TESSERA_RETURN_IF_ERROR(session.run(program));
   auto made = std::span(results).first(batch * sizes.width);
   TESSERA_RETURN_IF_ERROR(
@@ -177,7 +190,7 @@ Status EmbedPrograms::runOne(std::span<const TokenSpan> sequences,
 }
 
 // A batch that is at most half full costs more than its sequences one by one.
-Status EmbedPrograms::embed(std::span<const TokenSpan> sequences,
+Status EmbedPrograms::embed(std::span<const TokenSequence> sequences,
                             std::span<float> vectors) {
   const auto count = int64_t(sequences.size());
   if (count < 1 || count > sizes.batch ||
@@ -187,7 +200,7 @@ Status EmbedPrograms::embed(std::span<const TokenSpan> sequences,
         "together, {} floats each",
         count, vectors.size(), sizes.batch, sizes.width);
   int64_t tokens = 0;
-  for (TokenSpan text : sequences) {
+  for (const auto &[text, secondBegins] : sequences) {
     TESSERA_RETURN_IF_ERROR(checkText(sizes, text));
     tokens = std::max(tokens, sizes.lengthFor(int64_t(text.size())));
   }

@@ -1,6 +1,6 @@
-// The programs `embed_BxT` of an artifact that was compiled from an encoder, or
-// from a reward model, with --mode infer. A score is an embedding of one
-// element.
+// The programs `embed_BxT` of an artifact that was compiled from an encoder, a
+// cross-encoder or a reward model with --mode infer. A score is an embedding of
+// one element.
 #pragma once
 #include "runtime/hal/Session.h"
 #include "runtime/infer/EmbeddingModel.h"
@@ -19,7 +19,7 @@ public:
                                                          int64_t vocab);
 
   const EmbeddingShape &shape() const override { return sizes; }
-  Status embed(std::span<const TokenSpan> sequences,
+  Status embed(std::span<const TokenSequence> sequences,
                std::span<float> vectors) override;
 
 private:
@@ -28,13 +28,14 @@ private:
   Status checkPorts(int64_t batch, int64_t tokens);
   /// Runs the program for a batch of `batch`; rows without a sequence are
   /// empty.
-  Status runOne(std::span<const TokenSpan> sequences, int64_t batch,
+  Status runOne(std::span<const TokenSequence> sequences, int64_t batch,
                 int64_t tokens, std::span<float> vectors);
 
   hal::Session &session;
   EmbeddingShape sizes;
-  std::string output; ///< "embeddings" or "scores"
-  std::vector<int32_t> ids, lengths;
+  std::string output;    ///< "embeddings" or "scores"
+  bool hasPairs = false; ///< the input "second_begins"
+  std::vector<int32_t> ids, lengths, secondBegins;
   std::vector<float> results; ///< [batch, width]
 };
 

@@ -31,6 +31,19 @@ struct EmbeddingShape {
 /// A sequence's tokens.
 using TokenSpan = std::span<const int32_t>;
 
+/// One text or, for a cross-encoder, two.
+struct TokenSequence {
+  TokenSequence(TokenSpan tokens)
+      : tokens(tokens), secondBegins(int64_t(tokens.size())) {}
+  TokenSequence(TokenSpan tokens, int64_t secondBegins)
+      : tokens(tokens), secondBegins(secondBegins) {}
+
+  TokenSpan tokens;
+  /// The index of the second text's first token; tokens.size(): there is one
+  /// text. Programs that know no second text ignore it.
+  int64_t secondBegins;
+};
+
 /// Not thread-safe.
 class EmbeddingModel {
 public:
@@ -39,7 +52,7 @@ public:
   /// 1 to shape().batch sequences, each of 1 to shape().context tokens inside
   /// the vocabulary, all with the same lengthFor; `vectors` [sequences, width].
   /// An embedding does not depend on the other sequences of the batch.
-  virtual Status embed(std::span<const TokenSpan> sequences,
+  virtual Status embed(std::span<const TokenSequence> sequences,
                        std::span<float> vectors) = 0;
 };
 
@@ -47,7 +60,7 @@ public:
 Status checkText(const EmbeddingShape &shape, TokenSpan text);
 
 /// Embeds any number of sequences, in any order; `vectors` [sequences, width].
-Status embedAll(EmbeddingModel &model, std::span<const TokenSpan> sequences,
+Status embedAll(EmbeddingModel &model, std::span<const TokenSequence> sequences,
                 std::span<float> vectors);
 
 } // namespace tessera

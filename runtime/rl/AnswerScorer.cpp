@@ -51,7 +51,7 @@ AnswerScorer::score(std::span<const chat::EncodedDocument> answers) {
   std::vector<std::vector<int32_t>> tokens;
   for (const chat::EncodedDocument &each : answers)
     tokens.emplace_back(each.tokens.begin(), each.tokens.end());
-  const std::vector<TokenSpan> spans(tokens.begin(), tokens.end());
+  const std::vector<TokenSequence> spans(tokens.begin(), tokens.end());
   std::vector<float> scores(answers.size());
   TESSERA_RETURN_IF_ERROR(embedAll(model, spans, scores));
   return scores;

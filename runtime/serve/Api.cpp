@@ -75,6 +75,10 @@ std::string_view inputField(Endpoint endpoint) {
   case Endpoint::responses:
   case Endpoint::embeddings:
     return "input";
+  case Endpoint::rerank:
+    return "documents";
+  case Endpoint::score:
+    return "text_2";
   }
   return "input";
 }

@@ -66,6 +66,8 @@ enum class Endpoint : uint8_t {
   detokenize,
   messages,
   countTokens,
+  rerank,
+  score,
 };
 
 /// Whether the endpoint generates text.
@@ -96,8 +98,8 @@ struct TemplateSettings {
 /// A string, or tokens.
 using PromptInput = std::variant<std::string, std::vector<int32_t>>;
 
-/// A body of any endpoint but embeddings. Every field has been validated as far
-/// as possible without a model.
+/// A body of any endpoint but embeddings and rankings. Every field has been
+/// validated as far as possible without a model.
 struct ApiRequest {
   Endpoint endpoint = Endpoint::completions;
   std::string model; ///< empty: the served model, without an adapter

@@ -5,6 +5,7 @@
 #include "runtime/serve/Api.h"
 #include "runtime/support/Text.h"
 
+#include <map>
 #include <span>
 
 #include <fmt/format.h>
@@ -22,7 +23,8 @@ ApiError problem(std::string_view param, fmt::format_string<Args...> format,
 
 inline constexpr unsigned kCompletions = 1, kChat = 2, kResponses = 4,
                           kEmbeddings = 8, kTokenize = 16, kDetokenize = 32,
-                          kMessages = 64, kCountTokens = 128;
+                          kMessages = 64, kCountTokens = 128, kRerank = 256,
+                          kScore = 512, kRanking = kRerank | kScore;
 /// `kAll`: those of OpenAI that generate text.
 inline constexpr unsigned kBoth = kCompletions | kChat, kAll = 7;
 
@@ -82,6 +84,10 @@ std::variant<JsonValue, ApiError> parseBody(std::string_view body);
 
 //===--- readers ----------------------------------------------------------===//
 
+/// Any member of `what` but those known is an error, so that none is ignored.
+Problem checkMembers(std::string_view field, std::string_view what,
+                     const JsonValue &value,
+                     std::span<const std::string_view> known);
 /// A whole number in a field, which may be negative.
 bool getWhole(const JsonValue &value, int64_t &to);
 Problem readWhole(std::string_view name, int64_t least, int64_t most,
@@ -92,6 +98,9 @@ Problem readWhole(const FieldOf<Request> &field, const JsonValue &value,
   return readWhole(field.name, int64_t(field.least), int64_t(field.most), value,
                    to);
 }
+/// truncate_prompt_tokens: a count, or -1 for the context of the model.
+Problem readTruncation(std::string_view name, const JsonValue &value,
+                       std::optional<int64_t> &to);
 Problem readNumber(const Field &field, const JsonValue &value, float &to);
 Problem readBool(std::string_view name, const JsonValue &value, bool &to);
 Problem readText(std::string_view name, const JsonValue &value,
@@ -159,6 +168,23 @@ Problem readTemplateVariables(const Field &field, const JsonValue &value,
                               ApiRequest &request);
 Problem readGenerationPrompt(const Field &field, const JsonValue &value,
                              ApiRequest &request);
+Problem readCustomTools(const Field &field, const JsonValue &value,
+                        ApiRequest &request);
+Problem readTypedToolChoice(const Field &field, const JsonValue &value,
+                            ApiRequest &request);
+/// Limits of a request's tools, which every response repeats, and of its
+/// template variables.
+inline constexpr std::size_t kMaxToolBytes = std::size_t(1) << 20;
+/// Templates search members linearly, so an object of very many is slow to
+/// convert.
+inline constexpr std::size_t kMaxMembers = 1000;
+
+// Earlier calls (ApiCalls.cpp).
+/// Of an assistant message.
+inline constexpr std::size_t kMaxCallValues = 10'000;
+/// Takes a value's size from `left`; false if that is not enough, or an object
+/// has too many members.
+bool isModest(const JsonValue &value, std::size_t &left);
 /// One of `left` values that a message's calls may have.
 Problem readCall(std::string_view name, const JsonValue &id,
                  const JsonValue &called, std::size_t &left,
@@ -166,17 +192,15 @@ Problem readCall(std::string_view name, const JsonValue &id,
 /// The same of a block of type tool_use.
 Problem readToolUse(std::string_view name, const JsonValue &block,
                     std::size_t &left, std::vector<ToolCall> &to);
-Problem readCustomTools(const Field &field, const JsonValue &value,
-                        ApiRequest &request);
-Problem readTypedToolChoice(const Field &field, const JsonValue &value,
-                            ApiRequest &request);
-inline constexpr std::size_t kMaxCallValues = 10'000;
-/// Limits of a request's tools, which every response repeats, and of its
-/// template variables.
-inline constexpr std::size_t kMaxToolBytes = std::size_t(1) << 20;
-/// Limits of an assistant message.
-Problem readCalls(std::string_view name, const JsonValue &value,
-                  std::vector<ToolCall> &to);
+/// The call that a message answers, or its calls.
+Problem readToolParts(std::string_view name, const JsonValue &message,
+                      ChatMessage &read);
+/// The messages with the latest call of each function, by name.
+using OlderCalls = std::map<std::string, std::size_t, std::less<>>;
+/// The predecessor of `tool_calls`: one call without an id, followed by a
+/// message with its function's name. `at`: the index of the message.
+Problem readOlderCall(std::string_view name, const JsonValue &message,
+                      std::size_t at, OlderCalls &calls, ChatMessage &read);
 
 // Anthropic's form of messages (ApiMessages.cpp).
 Problem readTurns(const Field &field, const JsonValue &value,

@@ -3,7 +3,6 @@
 #include "runtime/support/Text.h"
 
 #include <algorithm>
-#include <map>
 #include <ranges>
 
 #include <nlohmann/json.hpp>
@@ -69,7 +68,7 @@ Problem readContent(std::string_view name, const JsonValue &content,
 }
 
 /// Any other member of a message is an error, so that none is ignored.
-Problem checkMembers(std::string_view name, const JsonValue &message,
+Problem checkMessage(std::string_view name, const JsonValue &message,
                      std::span<const std::string_view> known) {
   std::string_view text;
   for (const JsonValue::Member &member : message.members())
@@ -83,62 +82,6 @@ Problem checkMembers(std::string_view name, const JsonValue &message,
   return std::nullopt;
 }
 
-/// The messages with the latest call of each function, by name.
-using OlderCalls = std::map<std::string, size_t, std::less<>>;
-
-/// The predecessor of `tool_calls`: one call without an id, followed by a
-/// message with its function's name. `at`: the index of the message.
-Problem readOlderCall(std::string_view name, const JsonValue &message,
-                      size_t at, OlderCalls &calls, ChatMessage &read) {
-  static constexpr std::string_view known[] = {"name", "arguments"};
-  // Nine digits: templates of Mistral's models expect ids of nine characters.
-  auto idOf = [](size_t number) { return fmt::format("{:09}", number); };
-  if (read.role == "function") {
-    std::string_view called;
-    message["name"].get(called);
-    auto call = calls.find(called);
-    if (call == calls.end())
-      return problem(name, "a message of the role function must have the name "
-                           "of a function_call before it");
-    read.role = "tool";
-    read.callId = idOf(call->second);
-    return std::nullopt;
-  }
-  const JsonValue &call = message["function_call"];
-  if (call.isNull())
-    return std::nullopt;
-  if (read.role != "assistant" || !read.calls.empty())
-    return problem(name, "only an assistant's message without tool_calls has a "
-                         "function_call");
-  for (const JsonValue::Member &member : call.members())
-    if (std::ranges::count(known, member.name) == 0 && !member.value.isNull())
-      return problem(name, "the field {} of function_call is not supported",
-                     quote(member.name));
-  auto id = JsonValue::parse('"' + idOf(at) + '"', "id");
-  size_t left = kMaxCallValues;
-  if (Problem found = readCall(name, *id, call, left, read.calls))
-    return found;
-  calls[read.calls.front().name] = at;
-  return std::nullopt;
-}
-
-/// Reads the call that a message answers, or its calls.
-Problem readToolParts(std::string_view name, const JsonValue &message,
-                      ChatMessage &read) {
-  std::string_view id;
-  bool hasId = message["tool_call_id"].get(id);
-  if (hasId != (read.role == "tool"))
-    return problem(name, "a message of the role tool, and no other, must have "
-                         "a tool_call_id");
-  read.callId = id;
-  const JsonValue &calls = message["tool_calls"];
-  if (calls.isNull())
-    return std::nullopt;
-  if (read.role != "assistant")
-    return problem(name, "only an assistant's message has tool_calls");
-  return readCalls(name, calls, read.calls);
-}
-
 /// Reads the members `known`, with contents of the `types`.
 Problem readMessage(std::string_view name, const JsonValue &message,
                     std::span<const std::string_view> known,
@@ -148,7 +91,7 @@ Problem readMessage(std::string_view name, const JsonValue &message,
   bool hasTools = std::ranges::count(known, "tool_calls") != 0;
   if (Problem found = readRole(name, message, hasTools, read.role))
     return found;
-  if (Problem found = checkMembers(name, message, known))
+  if (Problem found = checkMessage(name, message, known))
     return found;
   if (Problem found = readToolParts(name, message, read))
     return found;
@@ -275,15 +218,6 @@ Problem readMessages(const Field &field, const JsonValue &value,
 
 namespace {
 
-Problem checkItem(std::string_view name, const JsonValue &item,
-                  std::span<const std::string_view> known) {
-  for (const JsonValue::Member &member : item.members())
-    if (std::ranges::count(known, member.name) == 0 && !member.value.isNull())
-      return problem(name, "the field {} of an item is not supported",
-                     quote(member.name));
-  return std::nullopt;
-}
-
 /// A message of the assistant whose parts are items that follow.
 void openAssistant(std::vector<ChatMessage> &messages) {
   messages.push_back({"assistant", ""});
@@ -303,7 +237,7 @@ Problem readReasoningItem(std::string_view name, const JsonValue &item,
   static constexpr std::string_view types[] = {"reasoning_text"};
   static constexpr std::string_view known[] = {"type", "id", "status",
                                                "summary", "content"};
-  if (Problem found = checkItem(name, item, known))
+  if (Problem found = checkMembers(name, "an item", item, known))
     return found;
   if (!item["summary"].isNull() && !item["summary"].isArray())
     return problem(name, "the summary of reasoning must be a list");
@@ -334,7 +268,7 @@ Problem readCallItem(std::string_view name, const JsonValue &item, size_t &left,
                      ApiRequest &request) {
   static constexpr std::string_view known[] = {"type",    "id",   "status",
                                                "call_id", "name", "arguments"};
-  if (Problem found = checkItem(name, item, known))
+  if (Problem found = checkMembers(name, "an item", item, known))
     return found;
   std::vector<ToolCall> calls;
   if (Problem found = readCall(name, item["call_id"], item, left, calls))
@@ -358,7 +292,7 @@ Problem readCallOutput(std::string_view name, const JsonValue &item,
   static constexpr std::string_view types[] = {"input_text", "output_text"};
   static constexpr std::string_view known[] = {"type", "id", "status",
                                                "call_id", "output"};
-  if (Problem found = checkItem(name, item, known))
+  if (Problem found = checkMembers(name, "an item", item, known))
     return found;
   ChatMessage read{"tool", ""};
   std::string_view id;

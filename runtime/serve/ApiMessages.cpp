@@ -23,18 +23,12 @@ Problem readCacheHint(std::string_view field, const JsonValue &value) {
 
 namespace {
 
-/// Any other member is an error, so that none is ignored.
 Problem checkBlock(std::string_view field, const JsonValue &block,
                    std::initializer_list<std::string_view> known) {
   std::string_view type;
   block["type"].get(type);
-  for (const JsonValue::Member &member : block.members())
-    if (std::ranges::count(known, member.name) == 0 && !member.value.isNull())
-      return problem(field,
-                     "the field {} of a block of type {} is not "
-                     "supported",
-                     quote(member.name), type);
-  return std::nullopt;
+  return checkMembers(field, fmt::format("a block of type {}", type), block,
+                      {known.begin(), known.size()});
 }
 
 /// Appends the text of a block, after the separator if there is any before it.
@@ -169,15 +163,13 @@ Problem readAssistantBlock(std::string_view field, const JsonValue &block,
 
 Problem readTurn(std::string_view field, const JsonValue &turn,
                  std::size_t &left, std::vector<ChatMessage> &to) {
+  static constexpr std::string_view known[] = {"role", "content"};
   std::string_view role, text;
   if (!turn["role"].get(role) || (role != "user" && role != "assistant"))
     return problem(field, "the role of a message must be user or assistant; "
                           "system is a field of its own");
-  for (const JsonValue::Member &member : turn.members())
-    if (member.name != "role" && member.name != "content" &&
-        !member.value.isNull())
-      return problem(field, "the field {} of a message is not supported",
-                     quote(member.name));
+  if (Problem found = checkMembers(field, "a message", turn, known))
+    return found;
   const JsonValue &content = turn["content"];
   if (content.get(text)) {
     ChatMessage &opened = openTurn(role, to);

@@ -3,12 +3,23 @@
 #include "runtime/serve/Choice.h"
 #include "runtime/support/Text.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
 namespace tessera::serve {
 
 //===--- values -----------------------------------------------------------===//
+
+Problem checkMembers(std::string_view field, std::string_view what,
+                     const JsonValue &value,
+                     std::span<const std::string_view> known) {
+  for (const JsonValue::Member &member : value.members())
+    if (std::ranges::count(known, member.name) == 0 && !member.value.isNull())
+      return problem(field, "the field {} of {} is not supported",
+                     quote(member.name), what);
+  return std::nullopt;
+}
 
 bool getWhole(const JsonValue &value, int64_t &to) {
   if (value.get(to))
@@ -20,6 +31,17 @@ bool getWhole(const JsonValue &value, int64_t &to) {
     return false;
   to = int64_t(number);
   return true;
+}
+
+Problem readTruncation(std::string_view name, const JsonValue &value,
+                       std::optional<int64_t> &to) {
+  int64_t &most = to.emplace();
+  if (!getWhole(value, most) || (most < 1 && most != -1))
+    return problem(name,
+                   "{} must be an integer of at least 1, or -1 for the context "
+                   "of the model",
+                   name);
+  return std::nullopt;
 }
 
 Problem readWhole(std::string_view name, int64_t least, int64_t most,

@@ -1,5 +1,5 @@
-// Reads tools: functions that may be called, and earlier calls; also the
-// template's variables.
+// Reads tools, which are functions that may be called, and the template's
+// variables.
 #include "runtime/serve/ApiFields.h"
 
 #include <algorithm>
@@ -9,22 +9,14 @@
 namespace tessera::serve {
 namespace {
 
+constexpr size_t kMaxToolValues = 50'000;
+
 bool isToolName(std::string_view name) {
   auto fits = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
            (c >= '0' && c <= '9') || c == '_' || c == '-';
   };
   return !name.empty() && name.size() <= 64 && std::ranges::all_of(name, fits);
-}
-
-/// Any other member is an error, so that none is ignored.
-Problem checkMembers(std::string_view field, const JsonValue &value,
-                     std::span<const std::string_view> known) {
-  for (const JsonValue::Member &member : value.members())
-    if (std::ranges::count(known, member.name) == 0 && !member.value.isNull())
-      return problem(field, "the field {} of {} is not supported",
-                     quote(member.name), field);
-  return std::nullopt;
 }
 
 /// Reads members that were checked.
@@ -49,24 +41,6 @@ Problem readFunction(std::string_view field, const JsonValue &value, Tool &to) {
   return std::nullopt;
 }
 
-// Templates search members linearly, so an object of very many is slow to
-// convert.
-constexpr size_t kMaxMembers = 1000, kMaxToolValues = 50'000;
-
-/// Takes a value's size from `left`; false if that is not enough.
-bool isModest(const JsonValue &value, size_t &left) {
-  size_t own = value.elements().size() + value.members().size();
-  if (value.members().size() > kMaxMembers || own > left)
-    return false;
-  left -= own;
-  auto fits = [&](const JsonValue &each) { return isModest(each, left); };
-  return std::ranges::all_of(value.elements(), fits) &&
-         std::ranges::all_of(value.members(), [&](const auto &member) {
-           const auto &[name, inner] = member;
-           return fits(inner);
-         });
-}
-
 Problem readTool(std::string_view field, const JsonValue &value, Tool &to) {
   static constexpr std::string_view known[] = {"type", "function"},
                                     inside[] = {"name", "description",
@@ -76,9 +50,9 @@ Problem readTool(std::string_view field, const JsonValue &value, Tool &to) {
       !value["function"].isObject())
     return problem(field, "a tool must be {{\"type\": \"function\", "
                           "\"function\": {{\"name\": ...}}}}");
-  if (Problem found = checkMembers(field, value, known))
+  if (Problem found = checkMembers(field, field, value, known))
     return found;
-  if (Problem found = checkMembers(field, value["function"], inside))
+  if (Problem found = checkMembers(field, field, value["function"], inside))
     return found;
   to.json = jsonOf(value);
   return readFunction(field, value["function"], to);
@@ -92,7 +66,7 @@ Problem readFlatTool(std::string_view field, const JsonValue &value, Tool &to) {
   if (!value["type"].get(type) || type != "function")
     return problem(field, "a tool must be {{\"type\": \"function\", "
                           "\"name\": ...}}; no other type is supported");
-  if (Problem found = checkMembers(field, value, known))
+  if (Problem found = checkMembers(field, field, value, known))
     return found;
   nlohmann::ordered_json function = nlohmann::ordered_json::object();
   for (const JsonValue::Member &member : value.members())
@@ -111,7 +85,7 @@ Problem readOlderTool(std::string_view field, const JsonValue &value,
                       Tool &to) {
   static constexpr std::string_view known[] = {"name", "description",
                                                "parameters"};
-  if (Problem found = checkMembers(field, value, known))
+  if (Problem found = checkMembers(field, field, value, known))
     return found;
   to.json =
       fmt::format(R"({{"type":"function","function":{}}})", jsonOf(value));
@@ -130,7 +104,7 @@ Problem readCustomTool(std::string_view field, const JsonValue &value,
                    "a tool must be {{\"name\": ..., \"input_schema\": ...}}, "
                    "got the type {}; the server runs no tools",
                    quote(type));
-  if (Problem found = checkMembers(field, value, known))
+  if (Problem found = checkMembers(field, field, value, known))
     return found;
   if (Problem found = readCacheHint(field, value["cache_control"]))
     return found;
@@ -213,7 +187,7 @@ Problem readTypedToolChoice(const Field &field, const JsonValue &value,
                                                "disable_parallel_tool_use"};
   std::string_view type, name;
   value["type"].get(type);
-  if (Problem found = checkMembers(field.name, value, known))
+  if (Problem found = checkMembers(field.name, field.name, value, known))
     return found;
   const JsonValue &single = value["disable_parallel_tool_use"];
   bool isSingle = false;
@@ -274,9 +248,9 @@ Problem readToolChoice(const Field &field, const JsonValue &value,
   std::span<const std::string_view> outer = known, inner = inside;
   if (isFlat)
     outer = inner = flat;
-  if (Problem found = checkMembers(field.name, value, outer))
+  if (Problem found = checkMembers(field.name, field.name, value, outer))
     return found;
-  if (Problem found = checkMembers(field.name, function, inner))
+  if (Problem found = checkMembers(field.name, field.name, function, inner))
     return found;
   return chooseTool(field.name, name, request);
 }
@@ -294,79 +268,12 @@ Problem readFunctionCall(const Field &field, const JsonValue &value,
   if (!value["name"].get(text))
     return problem(field.name,
                    "function_call must be none, auto or {{\"name\": ...}}");
-  if (Problem found = checkMembers(field.name, value, known))
+  if (Problem found = checkMembers(field.name, field.name, value, known))
     return found;
   if (!request.tools.empty() && !request.usesFunctions)
     return problem(field.name, "use tool_choice with tools");
   request.usesFunctions = true;
   return chooseTool(field.name, text, request);
-}
-
-static Problem checkArguments(std::string_view name, const JsonValue &arguments,
-                              size_t &left) {
-  if (isModest(arguments, left))
-    return std::nullopt;
-  return problem(name,
-                 "the arguments of a message's calls must have at most {} "
-                 "values, and {} members an object",
-                 kMaxCallValues, kMaxMembers);
-}
-
-Problem readToolUse(std::string_view name, const JsonValue &block, size_t &left,
-                    std::vector<ToolCall> &to) {
-  std::string_view id, function;
-  const JsonValue &input = block["input"];
-  if (!block["id"].get(id) || !block["name"].get(function) || !input.isObject())
-    return problem(name, "a block of type tool_use must have an id, a name, "
-                         "and the object input");
-  if (Problem found = checkArguments(name, input, left))
-    return found;
-  to.push_back({std::string(id), std::string(function), jsonOf(input)});
-  return std::nullopt;
-}
-
-Problem readCall(std::string_view name, const JsonValue &id,
-                 const JsonValue &called, size_t &left,
-                 std::vector<ToolCall> &to) {
-  std::string_view given, function, arguments;
-  if (!id.get(given) || !called["name"].get(function) ||
-      !called["arguments"].get(arguments))
-    return problem(name, "a call must have an id, the name of a function, and "
-                         "arguments, a string");
-  // Templates expect them as a value.
-  auto parsed = JsonValue::parse(arguments, "arguments");
-  if (!parsed.ok() || !parsed->isObject())
-    return problem(name, "the arguments of a call must be the JSON of an "
-                         "object");
-  if (Problem found = checkArguments(name, *parsed, left))
-    return found;
-  to.push_back(
-      {std::string(given), std::string(function), std::string(arguments)});
-  return std::nullopt;
-}
-
-Problem readCalls(std::string_view name, const JsonValue &value,
-                  std::vector<ToolCall> &to) {
-  static constexpr std::string_view known[] = {"id", "type", "function"};
-  static constexpr std::string_view inside[] = {"name", "arguments"};
-  size_t left = kMaxCallValues;
-  for (const JsonValue &each : value.elements()) {
-    std::string_view type;
-    const JsonValue &called = each["function"];
-    if (!each["type"].get(type) || type != "function")
-      return problem(name, "a call must be {{\"id\": ..., \"type\": "
-                           "\"function\", \"function\": {{\"name\": ..., "
-                           "\"arguments\": a string}}}}");
-    if (Problem found = checkMembers(name, each, known))
-      return found;
-    if (Problem found = checkMembers(name, called, inside))
-      return found;
-    if (Problem found = readCall(name, each["id"], called, left, to))
-      return found;
-  }
-  if (to.empty())
-    return problem(name, "tool_calls must be a list of at least one call");
-  return std::nullopt;
 }
 
 //===--- the template -----------------------------------------------------===//

@@ -140,11 +140,14 @@ void CommonService::checkHealth(const Reply &reply) {
 static ApiError otherKind(ModelKind kind) {
   const char *message =
       kind == ModelKind::embeds
-          ? "this model is an encoder: it computes embeddings (/v1/embeddings) "
-            "and "
-            "generates no text"
-          : "this model generates text and has no embeddings; serve an "
-            "encoder, such as a BERT model";
+          ? "this model is an encoder: it computes embeddings "
+            "(/v1/embeddings), generates no text and ranks no documents, which "
+            "a cross-encoder does"
+      : kind == ModelKind::ranks
+          ? "this model scores pairs (/v1/rerank, /score); it generates no "
+            "text and has no embeddings"
+          : "this model generates text: it has no embeddings, which an encoder "
+            "has, and ranks no documents, which a cross-encoder does";
   return {400, message, "model", "not_supported"};
 }
 
@@ -225,6 +228,11 @@ void CommonService::get(const RouteMatch &match, const HttpRequest &request,
   case RouteId::chat:
   case RouteId::responses:
   case RouteId::embeddings:
+  case RouteId::rerank:
+  case RouteId::rerankV2:
+  case RouteId::rerankPlain:
+  case RouteId::score:
+  case RouteId::scoreV1:
   case RouteId::tokenize:
   case RouteId::detokenize:
   case RouteId::messages:

@@ -77,12 +77,7 @@ Problem readDimensions(const EmbeddingsField &field, const JsonValue &value,
 
 Problem readTruncate(const EmbeddingsField &field, const JsonValue &value,
                      EmbeddingsRequest &request) {
-  int64_t &most = request.truncate.emplace();
-  if (!getWhole(value, most) || (most < 1 && most != -1))
-    return problem(field.name,
-                   "truncate_prompt_tokens must be an integer of at least 1, "
-                   "or -1 for the context of the model");
-  return std::nullopt;
+  return readTruncation(field.name, value, request.truncate);
 }
 
 Problem ignoreUser(const EmbeddingsField &field, const JsonValue &value,

@@ -281,10 +281,7 @@ void Service::Generation::fail(const EngineResult &result) {
     return settle();
   }
   if (!begun)
-    return service.sendError(reply, error,
-                             request.endpoint == Endpoint::messages
-                                 ? ErrorForm::messages
-                                 : ErrorForm::openAi);
+    return service.sendError(reply, error, errorForm);
   ++service.answers[error.status];
   answer->fail(*reply, choices, error);
 }

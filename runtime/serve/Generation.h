@@ -1,6 +1,7 @@
 // One request in progress: collects its choices and writes the response.
 #pragma once
 #include "runtime/serve/Answers.h"
+#include "runtime/serve/Followers.h"
 #include "runtime/serve/Service.h"
 #include "runtime/serve/TaggedCalls.h"
 
@@ -13,12 +14,13 @@ class Service::Generation final
       public std::enable_shared_from_this<Generation> {
 public:
   Generation(Service &service, AnswerStore &store, ApiRequest request,
-             AnswerHead head, std::shared_ptr<HttpReply> reply,
-             std::size_t choices)
+             AnswerHead head, const HttpRequest &http,
+             std::shared_ptr<HttpReply> reply, std::size_t choices)
       : service(service), store(store), request(std::move(request)),
-        id(head.id), model(head.model),
+        id(head.id), model(head.model), errorForm(errorFormOf(http.path)),
         answer(makeAnswer(this->request, std::move(head), service.tokenizer)),
-        reply(std::move(reply)), choices(choices) {
+        reply(std::move(reply)), choices(choices),
+        trace(parseTraceParent(http.traceParent)) {
     const ToolFormat *format = service.chat.toolFormat();
     for (std::size_t i = 0; format && this->request.mayCall() && i < choices;
          ++i)
@@ -39,8 +41,6 @@ public:
   /// their content; before start().
   void readReasoning(const ReasoningTags &tags,
                      std::span<const EngineRequest> requests);
-  /// The trace that the client's header names; before start().
-  void joinTrace(std::string_view header) { trace = parseTraceParent(header); }
   /// The choices are messages in channels; before start().
   void readChannels(std::vector<ChannelReader> given) {
     undecided.resize(given.size());
@@ -73,6 +73,7 @@ private:
   AnswerStore &store;
   ApiRequest request;
   std::string id, model;
+  ErrorForm errorForm;
   std::unique_ptr<Answer> answer;
   std::shared_ptr<HttpReply> reply; ///< in the background: its followers
   std::shared_ptr<Followers> followers;
@@ -88,7 +89,7 @@ private:
   bool begun = false, closed = false;
   int status = 200;                  ///< for the log, once closed
   std::string failure;               ///< with another status
-  std::optional<TraceContext> trace; ///< of the client
+  std::optional<TraceContext> trace; ///< that the client names
   Usage usage;
   int64_t read = 0; ///< tokens of the prompts, also of cancelled requests
   EngineClock::time_point arrived = EngineClock::now();

@@ -1,5 +1,6 @@
 #include "runtime/serve/OpenApi.h"
 #include "runtime/serve/Embeddings.h"
+#include "runtime/serve/Ranking.h"
 #include "runtime/serve/StoredQuery.h"
 
 #include <algorithm>
@@ -26,6 +27,10 @@ Json boundOf(const FieldOf<Request> &field, double bound) {
 std::vector<std::string_view> requiredOf(Endpoint endpoint) {
   if (endpoint == Endpoint::responses || endpoint == Endpoint::tokenize)
     return {};
+  if (endpoint == Endpoint::rerank)
+    return {"query", inputField(endpoint)};
+  if (endpoint == Endpoint::score)
+    return {"text_1", inputField(endpoint)};
   return {inputField(endpoint)};
 }
 
@@ -62,7 +67,9 @@ Json propertiesOf(std::span<const FieldOf<Request>> fields, Endpoint endpoint,
 }
 
 Json requestSchema(Endpoint endpoint, std::span<const std::string> models) {
-  Json properties = endpoint == Endpoint::embeddings
+  Json properties = isRanking(endpoint)
+                        ? propertiesOf(rankingFields(), endpoint, models)
+                    : endpoint == Endpoint::embeddings
                         ? propertiesOf(embeddingsFields(), endpoint, models)
                         : propertiesOf(apiFields(), endpoint, models);
   return {{"type", "object"},
@@ -116,7 +123,8 @@ Json answersOf(const Route &route) {
   if (route.method == "POST")
     answers["413"] = errorAnswer("The body is too large");
   bool isComputed = route.body && (generates(*route.body) ||
-                                   *route.body == Endpoint::embeddings);
+                                   *route.body == Endpoint::embeddings ||
+                                   isRanking(*route.body));
   if (isComputed) {
     answers["429"] = errorAnswer("The queue is full");
     answers["500"] = errorAnswer("The engine failed");

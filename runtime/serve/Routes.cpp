@@ -6,6 +6,10 @@ namespace tessera::serve {
 
 std::span<const Route> routes() {
   constexpr std::string_view json = "application/json";
+  // Of paths under which clients know one thing.
+  constexpr std::string_view
+      ranking = "Order documents by their relevance to a query",
+      scoring = "Score pairs";
   static constexpr Route list[] = {
       {RouteId::completions, kGenerates, "POST", "/v1/completions",
        "Complete prompts", json, "Completion", Endpoint::completions},
@@ -41,6 +45,16 @@ std::span<const Route> routes() {
        "List the messages of a stored chat", json, "StoredMessages"},
       {RouteId::embeddings, kEmbeds, "POST", "/v1/embeddings",
        "Compute embeddings", json, "Embeddings", Endpoint::embeddings},
+      {RouteId::rerank, kRanks, "POST", "/v1/rerank", ranking, json, "Rerank",
+       Endpoint::rerank},
+      {RouteId::rerankV2, kRanks, "POST", "/v2/rerank", ranking, json, "Rerank",
+       Endpoint::rerank},
+      {RouteId::rerankPlain, kRanks, "POST", "/rerank", ranking, json, "Rerank",
+       Endpoint::rerank},
+      {RouteId::score, kRanks, "POST", "/score", scoring, json, "Score",
+       Endpoint::score},
+      {RouteId::scoreV1, kRanks, "POST", "/v1/score", scoring, json, "Score",
+       Endpoint::score},
       {RouteId::tokenize, kAnyKind, "POST", "/tokenize",
        "Give the tokens of a prompt or a chat", json, "Tokenization",
        Endpoint::tokenize},

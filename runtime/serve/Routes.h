@@ -15,6 +15,11 @@ enum class RouteId : uint8_t {
   chat,
   responses,
   embeddings,
+  rerank,
+  rerankV2,
+  rerankPlain,
+  score,
+  scoreV1,
   tokenize,
   detokenize,
   messages,
@@ -46,10 +51,11 @@ enum class RouteId : uint8_t {
 };
 
 /// What a model computes.
-enum class ModelKind : uint8_t { generates = 1, embeds = 2 };
+enum class ModelKind : uint8_t { generates = 1, embeds = 2, ranks = 4 };
 inline constexpr unsigned kGenerates = unsigned(ModelKind::generates),
                           kEmbeds = unsigned(ModelKind::embeds),
-                          kAnyKind = kGenerates | kEmbeds;
+                          kRanks = unsigned(ModelKind::ranks),
+                          kAnyKind = kGenerates | kEmbeds | kRanks;
 
 struct Route {
   RouteId id;

@@ -251,6 +251,38 @@ std::optional<ApiError> Service::answer(ApiRequest request,
   return generate(std::move(request), http, store, reply);
 }
 
+std::vector<int32_t> Service::shownTokens(const ApiRequest &request,
+                                          const ReasoningTags *reasoning,
+                                          bool inChannels) const {
+  if (inChannels)
+    return specialTokens(channelTags());
+  std::vector<int32_t> shown;
+  if (request.mayCall())
+    shown = callTags();
+  if (reasoning)
+    std::ranges::copy(specialTokens({{reasoning->open, reasoning->close}}),
+                      std::back_inserter(shown));
+  return shown;
+}
+
+/// Why the engine did not accept requests; nothing if it did.
+static std::optional<ApiError> errorOf(const Submission &submission,
+                                       Endpoint endpoint) {
+  using Outcome = Submission::Outcome;
+  switch (submission.outcome) {
+  case Outcome::accepted:
+    return std::nullopt;
+  case Outcome::invalid:
+    return ApiError{400, submission.message, std::string(inputField(endpoint)),
+                    "invalid_value"};
+  case Outcome::full:
+    return ApiError{429, submission.message, "", "queue_full"};
+  case Outcome::closed:
+    return ApiError{503, submission.message, "", "shutting_down"};
+  }
+  return std::nullopt;
+}
+
 std::optional<ApiError> Service::generate(ApiRequest request,
                                           const HttpRequest &http,
                                           AnswerStore &store,
@@ -271,30 +303,23 @@ std::optional<ApiError> Service::generate(ApiRequest request,
   numberItems(request, head.id);
   const bool returnsTokens = request.returnsTokens,
              keepsTokens = request.logprobs || returnsTokens;
-  std::vector<int32_t> shown;
-  if (request.mayCall())
-    shown = callTags();
   const ReasoningTags *reasoning = reasoningOf(request);
-  if (reasoning)
-    std::ranges::copy(specialTokens({{reasoning->open, reasoning->close}}),
-                      std::back_inserter(shown));
+  std::vector<ChannelReader> channels = channelsOf(request, requests);
+  const std::vector<int32_t> shown =
+      shownTokens(request, reasoning, !channels.empty());
   if (request.form)
     for (EngineRequest &each : requests)
       each.guide = forms.guide(*request.form, stopTokens);
-  std::vector<ChannelReader> channels = channelsOf(request, requests);
-  if (!channels.empty())
-    shown = specialTokens(channelTags());
   const auto slot = adapter ? adapter->slot : nullptr;
   if (adapter)
     ++adapter->requests;
-  auto generation =
-      std::make_shared<Generation>(*this, store, std::move(request),
-                                   std::move(head), reply, requests.size());
+  auto generation = std::make_shared<Generation>(
+      *this, store, std::move(request), std::move(head), http, reply,
+      requests.size());
   if (reasoning)
     generation->readReasoning(*reasoning, requests);
   if (!channels.empty())
     generation->readChannels(std::move(channels));
-  generation->joinTrace(http.traceParent);
   for (std::size_t i = 0; i < requests.size(); ++i) {
     requests[i].stopTokens = stopTokens;
     requests[i].adapter = slot;
@@ -310,21 +335,11 @@ std::optional<ApiError> Service::generate(ApiRequest request,
         },
         std::move(echoes[i]));
   }
-  using Outcome = Submission::Outcome;
   Submission submission = engine.submit(std::move(requests));
-  switch (submission.outcome) {
-  case Outcome::accepted:
+  auto error = errorOf(submission, endpoint);
+  if (!error)
     generation->start(std::move(submission.ids));
-    return std::nullopt;
-  case Outcome::invalid:
-    return ApiError{400, submission.message, std::string(inputField(endpoint)),
-                    "invalid_value"};
-  case Outcome::full:
-    return ApiError{429, submission.message, "", "queue_full"};
-  case Outcome::closed:
-    return ApiError{503, submission.message, "", "shutting_down"};
-  }
-  return std::nullopt;
+  return error;
 }
 
 } // namespace tessera::serve

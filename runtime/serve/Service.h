@@ -87,6 +87,10 @@ private:
   std::vector<int32_t> callTags() const;
   /// The tags around reasoning that may begin an output; null: none.
   const ReasoningTags *reasoningOf(const ApiRequest &request) const;
+  /// Special tokens that readers of an output look for, in channels or not.
+  std::vector<int32_t> shownTokens(const ApiRequest &request,
+                                   const ReasoningTags *reasoning,
+                                   bool inChannels) const;
   int64_t context() const override { return engine.shape().context; }
   AnswerStore &storeOf(const HttpRequest &request);
   /// Whether the reply would exceed the limit of unread bytes.

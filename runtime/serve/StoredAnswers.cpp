@@ -279,6 +279,8 @@ std::string newAnswerId(Endpoint endpoint) {
   std::string_view prefix = endpoint == Endpoint::completions ? "cmpl-"
                             : endpoint == Endpoint::chat      ? "chatcmpl-"
                             : endpoint == Endpoint::messages  ? "msg_"
+                            : endpoint == Endpoint::rerank    ? "rerank-"
+                            : endpoint == Endpoint::score     ? "score-"
                                                               : "resp_";
   std::random_device device; // the system's own
   std::string id(prefix);

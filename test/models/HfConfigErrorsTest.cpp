@@ -65,8 +65,8 @@ TEST(HfConfigErrors, Architecture) {
        "supported; use the causal language model of " SUPPORTED
        " (for BERT, the encoder)"},
       {"bert",
-       {{"architectures", {"BertForSequenceClassification"}}},
-       "key 'architectures': 'BertForSequenceClassification' is not "
+       {{"architectures", {"BertForTokenClassification"}}},
+       "key 'architectures': 'BertForTokenClassification' is not "
        "supported; use the causal language model of " SUPPORTED
        " (for BERT, the encoder)"},
       {"gpt2",
@@ -110,6 +110,16 @@ TEST(HfConfigErrors, Bert) {
       {"bert",
        {{"type_vocab_size", 0}},
        "key 'type_vocab_size': must be between 1 and 1048576, got 0"},
+      {"bert",
+       {{"architectures", {"BertForSequenceClassification"}}},
+       "key 'id2label': a classifier of 2 labels is not supported, only the "
+       "one score of a reward model or reranker"},
+      {"bert",
+       {{"architectures", {"BertForSequenceClassification"}},
+        {"num_labels", 1},
+        {"type_vocab_size", 1}},
+       "key 'type_vocab_size': a cross-encoder needs 2 token types, one for "
+       "each of a pair"},
       {"bert",
        {{"matryoshka_dimensions", {8, 25}}},
        "key 'matryoshka_dimensions': 25 is not a width in [1, 24]"},

@@ -139,6 +139,35 @@ TEST_F(SentenceFiles, WhatIsNotKnownIsRefused) {
   EXPECT_FALSE(loadSentenceModel(folder.string()).ok());
 }
 
+// The first of the files that names an activation counts.
+TEST_F(SentenceFiles, RelevanceOfRerankers) {
+  auto relevance = [&](const std::string &own, const std::string &config) {
+    write("config_sentence_transformers.json", own);
+    write("config.json", config);
+    return loadRelevance(folder.string());
+  };
+  const std::string identity = R"("torch.nn.modules.linear.Identity")",
+                    sigmoid = R"("torch.nn.Sigmoid")";
+  const std::string old = "{\"sbert_ce_default_activation_function\": " +
+                          identity,
+                    now = ", \"sentence_transformers\": {\"activation_fn\": ";
+  EXPECT_EQ(*relevance("{}", "{}"), Relevance::Logistic);
+  EXPECT_EQ(*relevance("{}", old + "}"), Relevance::Score);
+  EXPECT_EQ(*relevance("{}", old + now + sigmoid + "}}"), Relevance::Logistic);
+  EXPECT_EQ(*relevance("{}", old + now + "null}}"), Relevance::Logistic);
+  EXPECT_EQ(*relevance("{\"activation_fn\": " + sigmoid + "}", old + "}"),
+            Relevance::Logistic);
+  EXPECT_EQ(*relevance("{\"activation_fn\": null}", old + "}"),
+            Relevance::Score);
+  auto failure = relevance("{\"activation_fn\": \"torch.nn.Tanh\"}", "{}");
+  EXPECT_NE(failure.message().find("\"torch.nn.Tanh\" of a score is not "
+                                   "supported"),
+            std::string::npos)
+      << failure.message();
+  failure = relevance("{\"default_prompt_name\": \"query\"}", "{}");
+  EXPECT_NE(failure.message().find("default_prompt_name"), std::string::npos);
+}
+
 TEST_F(SentenceFiles, TheRecipeRulesWhereItSaysSomething) {
   writeMiniLm();
   ModelSpec spec = mustRead("bert");

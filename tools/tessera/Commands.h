@@ -22,6 +22,7 @@ struct Invocation {
 void addCompileCommand(CLI::App &app, Invocation &invocation);
 void addGenerateCommand(CLI::App &app, Invocation &invocation);
 void addEmbedCommand(CLI::App &app, Invocation &invocation);
+void addRerankCommand(CLI::App &app, Invocation &invocation);
 void addScoreCommand(CLI::App &app, Invocation &invocation);
 void addEvalCommand(CLI::App &app, Invocation &invocation);
 void addRlCommand(CLI::App &app, Invocation &invocation);

@@ -21,37 +21,6 @@ struct EmbedSettings : EncoderArguments {
   bool truncate = false;
 };
 
-/// The inputs of the command line, or the lines of stdin, read in chunks.
-class TextSource {
-public:
-  explicit TextSource(const std::vector<std::string> &inputs)
-      : inputs(inputs) {}
-  StatusOr<std::vector<std::string>> next(std::size_t most) {
-    std::vector<std::string> some;
-    if (!inputs.empty()) {
-      const std::size_t end = std::min(inputs.size(), at + most);
-      some.assign(inputs.begin() + long(at), inputs.begin() + long(end));
-      at = end;
-      return some;
-    }
-    std::string line;
-    while (some.size() < most) {
-      auto read = input.next(line);
-      if (!read.ok())
-        return read.status();
-      if (!*read)
-        break;
-      some.push_back(std::move(line));
-    }
-    return some;
-  }
-
-private:
-  const std::vector<std::string> &inputs;
-  std::size_t at = 0;
-  StandardInput input;
-};
-
 struct Count {
   std::size_t inputs = 0;
   int64_t tokens = 0;
@@ -72,7 +41,7 @@ static Status embedSome(const std::vector<std::string> &inputs,
       return Status::error("text {}: {}", count.inputs + i + 1, made.message());
     tokens.push_back(made.take());
   }
-  std::vector<TokenSpan> spans(tokens.begin(), tokens.end());
+  std::vector<TokenSequence> spans(tokens.begin(), tokens.end());
   const int64_t width = model.shape().width;
   std::vector<float> vectors(inputs.size() * std::size_t(width));
   TESSERA_RETURN_IF_ERROR(embedAll(model, spans, vectors));
@@ -97,10 +66,11 @@ static Status embedInputs(EmbedSettings &settings) {
   if (!source.ok())
     return source.status();
   if (source->spec.hasScore)
-    return Status::error("this {} is a reward model, which gives scores and no "
-                         "embeddings; print them with tessera score, or give "
-                         "an encoder, such as a BERT model",
-                         name(source->spec.family));
+    return Status::error(
+        "this {} gives scores and no embeddings; print them with "
+        "tessera rerank or, of a reward model, tessera score; "
+        "or give an encoder, such as a BERT model",
+        name(source->spec.family));
   if (!source->spec.isEncoder())
     return Status::error("{} generates text and has no embeddings; give an "
                          "encoder, such as a BERT model",

@@ -1,5 +1,5 @@
-// What the commands have in common that run whole sequences: `tessera embed`
-// and `tessera score`.
+// What the commands have in common that run whole sequences: `tessera embed`,
+// `tessera rerank` and `tessera score`.
 #pragma once
 #include "compiler/api/DecoderProgram.h"
 #include "compiler/api/ModelSource.h"

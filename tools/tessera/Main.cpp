@@ -86,6 +86,7 @@ int main(int argc, char **argv) {
   tessera::addChatCommand(app, invocation);
   tessera::addServeCommand(app, invocation);
   tessera::addEmbedCommand(app, invocation);
+  tessera::addRerankCommand(app, invocation);
   tessera::addScoreCommand(app, invocation);
   tessera::addDataCommand(app, invocation);
   tessera::addBenchCommand(app, invocation);

@@ -29,3 +29,23 @@ StatusOr<bool> StandardInput::next(std::string &line) {
     line.erase(0, kMark.size());
   return true;
 }
+
+StatusOr<std::vector<std::string>> TextSource::next(std::size_t most) {
+  std::vector<std::string> some;
+  if (!inputs.empty()) {
+    const std::size_t end = std::min(inputs.size(), at + most);
+    some.assign(inputs.begin() + long(at), inputs.begin() + long(end));
+    at = end;
+    return some;
+  }
+  std::string line;
+  while (some.size() < most) {
+    auto read = input.next(line);
+    if (!read.ok())
+      return read.status();
+    if (!*read)
+      break;
+    some.push_back(std::move(line));
+  }
+  return some;
+}

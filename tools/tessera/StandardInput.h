@@ -1,9 +1,10 @@
-// The lines of standard input.
+// Standard input by lines.
 #pragma once
 #include "runtime/support/Status.h"
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace tessera {
 
@@ -20,6 +21,21 @@ public:
 
 private:
   uint64_t count = 0;
+};
+
+/// Strings of the command line or, if there are none, the lines of standard
+/// input.
+class TextSource {
+public:
+  explicit TextSource(const std::vector<std::string> &inputs)
+      : inputs(inputs) {}
+  /// The next `most` at most; none at the end.
+  StatusOr<std::vector<std::string>> next(std::size_t most);
+
+private:
+  const std::vector<std::string> &inputs;
+  std::size_t at = 0;
+  StandardInput input;
 };
 
 } // namespace tessera

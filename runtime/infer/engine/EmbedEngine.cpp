@@ -14,10 +14,6 @@ struct EmbedEngine::Work {
   bool started = false, isClosed = false;
 };
 
-static double seconds(EngineClock::duration time) {
-  return std::chrono::duration<double>(time).count();
-}
-
 EmbedEngine::EmbedEngine(EmbeddingModel &model, const EngineOptions &options)
     : model(model), options(options) {
   start([this] { loop(); });
@@ -110,7 +106,7 @@ void EmbedEngine::close(const std::shared_ptr<Work> &work, FinishReason reason,
   if (reason != FinishReason::stop)
     work->result.vectors.clear();
   ++counters.finished[std::size_t(reason)];
-  counters.endToEnd.add(seconds(EngineClock::now() - work->arrived));
+  counters.endToEnd.add(secondsOf(EngineClock::now() - work->arrived));
   heldTokens -= work->result.tokens;
   open.erase(work->id);
   closed.push_back(work);
@@ -161,7 +157,7 @@ EmbedEngine::takeBatch(EngineClock::time_point now) {
   }
   for (const Item &item : batch)
     if (!std::exchange(item.work->started, true)) {
-      counters.queue.add(seconds(now - item.work->arrived));
+      counters.queue.add(secondsOf(now - item.work->arrived));
       counters.promptTokens += uint64_t(item.work->result.tokens);
     }
   return batch;
@@ -190,10 +186,14 @@ std::vector<EmbedEngine::Item> EmbedEngine::nextBatch() {
 
 void EmbedEngine::run(const std::vector<Item> &batch) {
   const auto width = std::size_t(model.shape().width);
-  std::vector<TokenSpan> sequences;
+  std::vector<TokenSequence> sequences;
   sequences.reserve(batch.size());
-  for (const Item &item : batch)
-    sequences.emplace_back(item.work->request.sequences[item.index]);
+  for (const Item &item : batch) {
+    const EmbedRequest &request = item.work->request;
+    TokenSequence &each = sequences.emplace_back(request.sequences[item.index]);
+    if (!request.secondBegins.empty())
+      each.secondBegins = request.secondBegins[item.index];
+  }
   std::vector<float> vectors(batch.size() * width);
   Status status = model.embed(sequences, vectors);
   std::unique_lock lock(mutex);

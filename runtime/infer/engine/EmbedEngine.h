@@ -24,6 +24,8 @@ struct EmbedRequest {
   std::optional<EngineClock::time_point> deadline;
   /// Called once, on the engine's thread, which it must not block.
   std::function<void(EmbedResult)> done;
+  /// Where the second text of each begins; empty: each is one text.
+  std::vector<int64_t> secondBegins = {};
 };
 
 class EmbedEngine : public EngineThread {

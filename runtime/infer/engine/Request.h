@@ -13,6 +13,9 @@
 namespace tessera {
 
 using EngineClock = std::chrono::steady_clock;
+inline double secondsOf(EngineClock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
 
 enum class FinishReason : uint8_t {
   stop,      ///< a stop token, or the sink returned false

@@ -142,10 +142,11 @@ async function begin() {
   document.addEventListener("keydown", onKey);
   try {
     const [models, description] = await Promise.all([loadModels(), getJson("openapi.json")]);
-    isEmbedding = "/v1/embeddings" in description.paths;
+    const isRanking = "/v1/rerank" in description.paths;
+    isEmbedding = isRanking || "/v1/embeddings" in description.paths;
     buildPanel(isEmbedding, showState);
     if (isEmbedding) {
-      buildEmbeddings(models[0]);
+      buildEmbeddings(models[0], isRanking);
     } else {
       load();
       buildChat();

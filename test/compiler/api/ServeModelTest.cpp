@@ -38,12 +38,12 @@ TEST_F(ServeModel, KnowsWhatEncodersCannotDo) {
   settings.adapters.slots = 1;
   EXPECT_EQ(error(),
             "--adapter and --train apply only to models that generate text; '" +
-                settings.choice.place + "' is an encoder");
+                settings.choice.place + "' does not");
   settings.adapters.slots = 0;
   settings.serve.engine.scheduler.drafts = 4;
   EXPECT_EQ(error(), "--speculate and --kv-pages apply only to models that "
                      "generate text; '" +
-                         settings.choice.place + "' is an encoder");
+                         settings.choice.place + "' does not");
 }
 
 TEST_F(ServeModel, TakesItsAddressFirst) {

@@ -91,6 +91,9 @@ def logical_lines(block):
         text = ""
 
 
+DRAWN = re.compile("[\u2500-\u257f\u25b2\u25b6]")
+
+
 def first_word(text):
     while found := ASSIGNMENT.match(text):
         text = text[found.end():]
@@ -98,7 +101,10 @@ def first_word(text):
 
 
 def is_command(text, known=False):
-    """`known`: whatever is installed here."""
+    """`known`: whatever is installed here. A line of a drawing is none, also
+    where a program of libwww-perl has the name of its first word, POST."""
+    if DRAWN.search(text):
+        return False
     word = first_word(text)
     return bool(word in PROGRAMS or PATH.fullmatch(word) or
                 (not known and word.isascii() and shutil.which(word)))

@@ -49,7 +49,7 @@ def write_weights(path, shapes):
                                      for name, shape in shapes.items()})
 
 
-def bert_shapes():
+def bert_shapes(has_score=False):
     width, inner, one = BERT["hidden_size"], BERT["intermediate_size"], BERT["num_hidden_layers"]
     shapes = {f"embeddings.{name}_embeddings.weight": (rows, width)
               for name, rows in (("word", BERT["vocab_size"]), ("position", BERT["max_position_embeddings"]),
@@ -63,6 +63,8 @@ def bert_shapes():
         for name in ("attention.output", "output"):
             linear[f"{layer}.{name}.LayerNorm"] = (width,)
     linear["embeddings.LayerNorm"] = (width,)
+    if has_score:
+        linear |= {"pooler.dense": (width, width), "classifier": (1, width)}
     for name, shape in linear.items():
         shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
     return shapes
@@ -74,8 +76,8 @@ def word_pieces():
     letters = "abcdefghijklmnopqrstuvwxyz"
     vocabulary = special + list(letters) + ["##" + letter for letter in letters]
 
-    def token(name):
-        return {"SpecialToken": {"id": name, "type_id": 0}}
+    def token(name, type_id=0):
+        return {"SpecialToken": {"id": name, "type_id": type_id}}
     return {
         "version": "1.0", "truncation": None, "padding": None,
         "added_tokens": [{"id": i, "content": word, "single_word": False, "lstrip": False, "rstrip": False,
@@ -87,7 +89,7 @@ def word_pieces():
             "type": "TemplateProcessing",
             "single": [token("[CLS]"), {"Sequence": {"id": "A", "type_id": 0}}, token("[SEP]")],
             "pair": [token("[CLS]"), {"Sequence": {"id": "A", "type_id": 0}}, token("[SEP]"),
-                     {"Sequence": {"id": "B", "type_id": 1}}, token("[SEP]")],
+                     {"Sequence": {"id": "B", "type_id": 1}}, token("[SEP]", 1)],
             "special_tokens": {name: {"id": name, "ids": [special.index(name)], "tokens": [name]}
                                for name in ("[CLS]", "[SEP]")}},
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
@@ -209,6 +211,20 @@ class Fixtures:
             json.dumps({"prompt": a, "completion": b, "label": number % 2 == 0}) + "\n"
             for number, (a, b) in enumerate(zip(texts, texts[1:]))))
 
+    def make_cluster_yaml(self, path):
+        """Cores of a machine as `tessera doctor --calibrate` describes them."""
+        kinds = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
+        path.write_text("name: 'cluster'\n"
+                        "cpu: {name: 'cores', cores: 2, memory: 16GB, speedup: 1.9, cache: 32MB,\n"
+                        "      all_read: 20GB/s, all_write: 30GB/s, all_copy: 40GB/s,\n"
+                        "      kernels: {matmul: {launch: 0.1us, flops: 80GFLOP/s, bytes: 20GB/s},\n"
+                        "                matmul_bf16: {launch: 0.1us, flops: 80GFLOP/s, bytes: 20GB/s},\n"
+                        "                attention: {launch: 4us, flops: 80GFLOP/s, bytes: 5GB/s},\n"
+                        "                elementwise: {launch: 0.3us, flops: 20GFLOP/s, bytes: 40GB/s}}}\n"
+                        "collectives:\n" + "".join(
+                            f"  - {{kind: {kind}, ranks: 2, group: 2, latency: 5us, bandwidth: 4GB/s}}\n"
+                            for kind in kinds))
+
     def make_hub(self, path, model):
         """The hub's cache, as its client writes it."""
         place = path / "models--Qwen--Qwen3-0.6B"
@@ -221,6 +237,13 @@ class Fixtures:
         (path / "config.json").write_text(json.dumps(BERT))
         (path / "tokenizer.json").write_text(json.dumps(word_pieces()))
         write_weights(path / "model.safetensors", bert_shapes())
+
+    def make_RERANKER(self, path):
+        path.mkdir()
+        config = {**BERT, "architectures": ["BertForSequenceClassification"], "id2label": {"0": "LABEL_0"}}
+        (path / "config.json").write_text(json.dumps(config))
+        (path / "tokenizer.json").write_text(json.dumps(word_pieces()))
+        write_weights(path / "model.safetensors", bert_shapes(has_score=True))
 
     def make_gpt2(self, path, run):
         self.run(self.tessera, "export", run, "-o", path)
@@ -287,11 +310,11 @@ class Fixtures:
         path.write_bytes(gzip.compress(text.encode()))
 
 
-FIXTURES = ["ADAPTER1", "ADAPTER2", "ARTIFACT.tsr", "A.json.gz", "DIR", "FILE", "FILE2",
-            "RECIPE", "RUN", "SPEC", "arguments.safetensors", "bad.mlir", "conversations.jsonl",
-            "eval.safetensors", "gpt2", "in.safetensors", "ir", "labels.jsonl", "model.gguf", "model.tsr",
-            "more.jsonl", "mytext", "one.mlir", "pairs.jsonl", "run", "sentences.txt",
-            "still-bad.sh", "tokens", "train.safetensors", "train_gpt2", "train_x", "x"]
+FIXTURES = ["ADAPTER1", "ADAPTER2", "ARTIFACT.tsr", "A.json.gz", "DIR", "FILE", "FILE2", "RERANKER",
+            "RECIPE", "RUN", "SPEC", "arguments.safetensors", "bad.mlir", "cluster.yaml",
+            "conversations.jsonl", "eval.safetensors", "gpt2", "in.safetensors", "ir", "labels.jsonl",
+            "model.gguf", "model.tsr", "more.jsonl", "mytext", "one.mlir", "pairs.jsonl", "run",
+            "sentences.txt", "still-bad.sh", "tokens", "train.safetensors", "train_gpt2", "train_x", "x"]
 
 
 def copy(source, target):

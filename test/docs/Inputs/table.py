@@ -134,7 +134,6 @@ SHORTER = [
     Shorter("bench/README.md", r"--random(?!.* --pp)", r"\g<0> --pp 16 --tg 4 --repeat 1", "time"),
     Shorter("bench/README.md", r"--pp 0 --batch 16", r"--tg 2 --repeat 1 \g<0>", "time"),
     Shorter("*", r"--rate 4 --num 200", "--rate 20 --num 4", "time"),
-    Shorter("docs/planning.md", r"doctor --calibrate", r"\g<0> --ranks 2", "time"),
     Shorter("docs/planning.md", r"--mesh auto --world 4", "--mesh auto --world 2", "time"),
     Shorter("bench/README.md", r"--triples 40", "--triples 1 --plans 2", "time"),
     Shorter("bench/README.md", r"start\.py", r"\g<0> --runs 1 --settle 0", "time"),
@@ -153,6 +152,8 @@ SHORTER = [
 NOT_RUN = [
     NotRun("CONTRIBUTING.md", r"^build-fuzz/", "needs a second build"),
     NotRun("bench/README.md", r"calibrate\.py", "needs an idle machine for an hour"),
+    NotRun("docs/planning.md", r"doctor --calibrate",
+           "takes a minute; test/tools/tessera/calibrate.test runs it"),
     NotRun("bench/README.md", r"train/documents\.py", "needs an idle machine for minutes"),
     NotRun("bench/README.md", r"train/qlora\.py", "compiles 80 layers, and needs an idle machine"),
     NotRun("bench/README.md", r"rl/reverse\.py", "takes many minutes: ten runs"),

@@ -147,7 +147,7 @@ protected:
       testing::openTiny(kind, session, programs, 67);
     }
     std::vector<Numbers> embed(const std::vector<std::vector<int32_t>> &texts) {
-      std::vector<TokenSpan> spans(texts.begin(), texts.end());
+      std::vector<TokenSequence> spans(texts.begin(), texts.end());
       size_t width = size_t(programs->shape().width);
       Numbers all(texts.size() * width);
       EXPECT_TRUE(embedAll(*programs, spans, all).ok());

@@ -18,10 +18,10 @@ public:
     sizes.lengths = {context};
   }
   const EmbeddingShape &shape() const override { return sizes; }
-  Status embed(std::span<const TokenSpan> sequences,
+  Status embed(std::span<const TokenSequence> sequences,
                std::span<float> vectors) override {
     for (std::size_t i = 0; i < sequences.size(); ++i)
-      vectors[i] = fixed.value_or(float(sequences[i].size()));
+      vectors[i] = fixed.value_or(float(sequences[i].tokens.size()));
     return Status::success();
   }
   std::optional<float> fixed;

@@ -1,8 +1,10 @@
 // /openapi.json against what reads requests: the same fields, bounds and paths.
 #include "runtime/serve/OpenApi.h"
 #include "runtime/serve/Embeddings.h"
+#include "runtime/serve/Ranking.h"
 
 #include <algorithm>
+#include <map>
 #include <regex>
 
 #include <gtest/gtest.h>
@@ -15,18 +17,23 @@ using Json = nlohmann::json;
 using nlohmann::literals::operator""_json_pointer;
 
 const std::vector<std::string> kNames = {"m", "other/name"};
-constexpr ModelKind kKinds[] = {ModelKind::generates, ModelKind::embeds};
+constexpr ModelKind kKinds[] = {ModelKind::generates, ModelKind::embeds,
+                                ModelKind::ranks};
 
 const Json &document(ModelKind kind) {
-  static const Json parsed[] = {
-      Json::parse(openApiJson("1.2", kNames, ModelKind::generates)),
-      Json::parse(openApiJson("1.2", kNames, ModelKind::embeds))};
-  return parsed[kind == ModelKind::embeds];
+  static const std::map<ModelKind, Json> parsed = [] {
+    std::map<ModelKind, Json> all;
+    for (ModelKind each : kKinds)
+      all[each] = Json::parse(openApiJson("1.2", kNames, each));
+    return all;
+  }();
+  return parsed.at(kind);
 }
 
 const Json &documentOf(Endpoint endpoint) {
-  return document(endpoint == Endpoint::embeddings ? ModelKind::embeds
-                                                   : ModelKind::generates);
+  return document(isRanking(endpoint)                ? ModelKind::ranks
+                  : endpoint == Endpoint::embeddings ? ModelKind::embeds
+                                                     : ModelKind::generates);
 }
 
 /// What the schema says of the body of an endpoint.
@@ -57,6 +64,10 @@ Json bodyWith(Endpoint endpoint, const std::string &name, const Json &value) {
     body["tokens"] = {1};
   else if (endpoint != Endpoint::tokenize || name != "messages")
     body[std::string(inputField(endpoint))] = "a";
+  if (endpoint == Endpoint::rerank)
+    body.update({{"query", "x"}, {"documents", {"x"}}});
+  if (endpoint == Endpoint::score)
+    body["text_1"] = "x";
   if (name == "top_logprobs" && endpoint == Endpoint::chat)
     body["logprobs"] = true;
   if (name == "best_of" && value != 0)
@@ -80,7 +91,9 @@ std::string refusal(Endpoint endpoint, const Json &body) {
     const auto *error = std::get_if<ApiError>(&parsed);
     return error ? error->param : "";
   };
-  return endpoint == Endpoint::embeddings
+  return isRanking(endpoint)
+             ? paramOf(parseRankingRequest(body.dump(), endpoint))
+         : endpoint == Endpoint::embeddings
              ? paramOf(parseEmbeddingsRequest(body.dump()))
              : paramOf(parseApiRequest(body.dump(), endpoint));
 }
@@ -88,7 +101,8 @@ std::string refusal(Endpoint endpoint, const Json &body) {
 constexpr Endpoint kEndpoints[] = {
     Endpoint::completions, Endpoint::chat,        Endpoint::responses,
     Endpoint::embeddings,  Endpoint::tokenize,    Endpoint::detokenize,
-    Endpoint::messages,    Endpoint::countTokens,
+    Endpoint::messages,    Endpoint::countTokens, Endpoint::rerank,
+    Endpoint::score,
 };
 
 TEST(OpenApi, BoundsAreTheParsers) {

@@ -2,6 +2,7 @@
 // one about what is stored, is read or refused with one line of valid JSON, and
 // what is read keeps its bounds. What is kept of a request can be read again.
 #include "runtime/serve/Embeddings.h"
+#include "runtime/serve/Ranking.h"
 #include "runtime/serve/StoredAnswers.h"
 
 #include <cmath>
@@ -106,6 +107,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     checkEmbeddings(*request);
   else
     checkError(std::get<ApiError>(parsed));
+  for (Endpoint endpoint : {Endpoint::rerank, Endpoint::score}) {
+    auto ranking = parseRankingRequest(body, endpoint);
+    if (const auto *request = std::get_if<RankingRequest>(&ranking))
+      require(!request->firsts.empty() && !request->seconds.empty());
+    else
+      checkError(std::get<ApiError>(ranking));
+  }
   for (RouteId route : {RouteId::response, RouteId::inputItems,
                         RouteId::listChats, RouteId::chatMessages})
     checkQuery(route, body);

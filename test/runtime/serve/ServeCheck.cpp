@@ -1,18 +1,20 @@
 // serve-check: the server over a model of hashes, for the scripts beside it. It
 // has a byte-level tokenizer, and few enough pages that texts preempt one
-// another. With --embeds 1 it is an encoder, whose vectors are sums.
+// another. With --embeds 1 it is an encoder, whose vectors are sums, with
+// --ranks 1 a reranker, whose scores are the second text's share of the tokens.
 //   serve-check [--slow MICROSECONDS] [--slow-read MICROSECONDS]
 //     [--patience MILLISECONDS] [--health MILLISECONDS] [--requests N]
 //     [--request-timeout SECONDS]
 //     [--connections N] [--port PORT] [--speculate N] [--key KEY]... [--name
 //     NAME]...
-//     [--stored N] [--stored-bytes N] [--unread N] [--embeds 0|1] [--template
-//     FILE] [--traces URL] [--priorities 0|1]
+//     [--stored N] [--stored-bytes N] [--unread N] [--embeds 0|1] [--ranks 0|1]
+//     [--template FILE] [--traces URL] [--priorities 0|1]
 // listens on 127.0.0.1, on a free port if none is given, and says so as
 // `tessera serve` does.
 #include "runtime/data/tokenizer/BpeTrainer.h"
 #include "runtime/serve/EmbedService.h"
 #include "runtime/serve/ModelChat.h"
+#include "runtime/serve/RankService.h"
 #include "runtime/support/Text.h"
 #include "test/runtime/infer/engine/FakeModel.h"
 
@@ -58,15 +60,15 @@ public:
   SumModel(EmbeddingShape shape, std::chrono::microseconds batch)
       : sizes(std::move(shape)), batch(batch) {}
   const EmbeddingShape &shape() const override { return sizes; }
-  Status embed(std::span<const TokenSpan> texts,
+  Status embed(std::span<const TokenSequence> texts,
                std::span<float> vectors) override {
     std::this_thread::sleep_for(batch);
     for (size_t i = 0; i < texts.size(); ++i) {
       float *vector = &vectors[2 * i];
       vector[0] = vector[1] = 0;
-      for (size_t at = 0; at < texts[i].size(); ++at) {
-        vector[0] += float(texts[i][at]);
-        vector[1] += float(at) * float(texts[i][at]);
+      for (size_t at = 0; at < texts[i].tokens.size(); ++at) {
+        vector[0] += float(texts[i].tokens[at]);
+        vector[1] += float(at) * float(texts[i].tokens[at]);
       }
     }
     return Status::success();
@@ -75,6 +77,23 @@ public:
 private:
   EmbeddingShape sizes;
   std::chrono::microseconds batch;
+};
+
+/// Of a pair the share of its tokens that are the second text's.
+class ShareModel final : public EmbeddingModel {
+public:
+  const EmbeddingShape &shape() const override { return sizes; }
+  Status embed(std::span<const TokenSequence> pairs,
+               std::span<float> scores) override {
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      const auto count = float(pairs[i].tokens.size());
+      scores[i] = 1 - float(pairs[i].secondBegins) / count;
+    }
+    return Status::success();
+  }
+
+private:
+  EmbeddingShape sizes{64, 1, 257, 4, {16, 64}};
 };
 
 constexpr uint32_t kVocab = 257; // every byte, and the end of a text
@@ -99,7 +118,7 @@ int64_t number(std::string_view text) {
 struct Settings {
   serve::ServeOptions serve;
   std::chrono::microseconds slow{0}, slowRead{0};
-  bool embeds = false;
+  bool embeds = false, ranks = false;
   std::string chatTemplate; ///< a file; none: ChatML
 };
 
@@ -144,6 +163,15 @@ void read(std::string_view name, const char *value, Settings &to) {
     to.serve.traces = serve::parseCollectorUrl(value).take();
   else if (name == "--embeds")
     to.embeds = number(value) != 0;
+  else if (name == "--ranks")
+    to.ranks = number(value) != 0;
+}
+
+Status serveScores(const tokenizer::Tokenizer &tokenizer,
+                   const Settings &settings) {
+  ShareModel model;
+  return serve::serveRanking(model, tokenizer, {/*isLogistic=*/false},
+                             settings.serve);
 }
 
 Status serveInputs(const tokenizer::Tokenizer &tokenizer,
@@ -194,8 +222,9 @@ int main(int argc, char **argv) {
     return 1;
   Status status = settings.serve.takeAddress();
   if (status.ok())
-    status = settings.embeds ? serveVectors(*tokenizer, settings)
-                             : serveInputs(*tokenizer, settings);
+    status = settings.embeds  ? serveVectors(*tokenizer, settings)
+             : settings.ranks ? serveScores(*tokenizer, settings)
+                              : serveInputs(*tokenizer, settings);
   if (!status.ok())
     std::fprintf(stderr, "serve-check: %s\n", status.message().c_str());
   return status.ok() ? 0 : 1;

@@ -1,5 +1,6 @@
 // What is stored: its bounds, the events that are told again, and queries.
 #include "runtime/serve/AnswerStore.h"
+#include "runtime/serve/Followers.h"
 #include "runtime/serve/StoredAnswers.h"
 #include "runtime/support/SplitMix64.h"
 

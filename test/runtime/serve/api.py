@@ -112,7 +112,7 @@ def encoder():
         expect(server.call("POST", "/tokenize", {"prompt": "abc"})[2]["count"], 3)
         expect(server.call("POST", "/detokenize", {"tokens": [0]})[0], 200)
         refused = server.call("POST", "/tokenize", {"messages": USER})
-        expect((refused[0], refused[2]["error"]["message"]), (400, "an encoder has no chat template; use prompt"))
+        expect((refused[0], refused[2]["error"]["message"]), (400, "this server applies no chat template; use prompt"))
         expect(server.call("POST", "/tokenize", {"model": "x", "prompt": "a"})[0], 404)
         tokens = [3, 4, 5]
         status, made = server.post("/v1/embeddings", input=[tokens, [7]])

@@ -371,6 +371,24 @@ def embeds(folder):
         page.check_quiet(allowed=["status of 400"])
 
 
+def ranks(folder):
+    """A reranker's page orders lines by the first."""
+    with Server([CHECK, "--ranks", "1"]) as server, Page(CHROMIUM, folder, server) as page:
+        page.open()
+        page.run('document.querySelector("#text").focus()')
+        page.browser.type("abcd")
+        page.key("Enter", control=True)
+        page.wait('document.querySelectorAll(".error").length === 1')
+        assert "a document" in page.texts(".error")[0]
+        page.run('document.querySelector("#text").focus()')
+        page.browser.type("\nab\n<b>xyz\nabcd")
+        page.key("Enter", control=True)
+        page.wait('document.querySelectorAll(".alike tbody tr").length === 3')
+        expect(page.run('[...document.querySelectorAll(".alike tbody tr")].map(row => [row.cells[0].textContent, row.cells[2].textContent])'),
+               [["0.600", "<b>xyz"], ["0.500", "abcd"], ["0.333", "ab"]])
+        page.check_quiet()
+
+
 def main():
     with Server([CHECK, "--slow", "4000"]) as server, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         with Page(CHROMIUM, folder, server) as page:
@@ -388,6 +406,9 @@ def main():
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         embeds(folder)
     print("ok: page of an encoder")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        ranks(folder)
+    print("ok: page of a reranker")
 
 
 main()

@@ -18,7 +18,7 @@ class SumModel final : public EmbeddingModel {
 public:
   SumModel() { sizes = {20, 2, 100, 4, {8, 16, 20}}; }
   const EmbeddingShape &shape() const override { return sizes; }
-  Status embed(std::span<const TokenSpan> sequences,
+  Status embed(std::span<const TokenSequence> sequences,
                std::span<float> vectors) override {
     if (gate)
       gate->acquire();
@@ -27,12 +27,12 @@ public:
     EXPECT_TRUE(!sequences.empty() && int64_t(sequences.size()) <= sizes.batch);
     EXPECT_EQ(vectors.size(), sequences.size() * 2);
     for (std::size_t i = 0; i < sequences.size(); ++i) {
-      EXPECT_EQ(sizes.lengthFor(int64_t(sequences[i].size())),
-                sizes.lengthFor(int64_t(sequences[0].size())));
+      EXPECT_EQ(sizes.lengthFor(int64_t(sequences[i].tokens.size())),
+                sizes.lengthFor(int64_t(sequences[0].tokens.size())));
       vectors[2 * i] = vectors[2 * i + 1] = 0;
-      for (std::size_t t = 0; t < sequences[i].size(); ++t) {
-        vectors[2 * i] += float(sequences[i][t]);
-        vectors[2 * i + 1] += float(t) * float(sequences[i][t]);
+      for (std::size_t t = 0; t < sequences[i].tokens.size(); ++t) {
+        vectors[2 * i] += float(sequences[i].tokens[t]);
+        vectors[2 * i + 1] += float(t) * float(sequences[i].tokens[t]);
       }
     }
     largest = std::max(largest.load(), sequences.size());
@@ -48,7 +48,7 @@ public:
 std::vector<float>
 expected(const std::vector<std::vector<int32_t>> &sequences) {
   SumModel model;
-  std::vector<TokenSpan> spans(sequences.begin(), sequences.end());
+  std::vector<TokenSequence> spans(sequences.begin(), sequences.end());
   std::vector<float> vectors(sequences.size() * 2);
   EXPECT_TRUE(embedAll(model, spans, vectors).ok());
   return vectors;
@@ -74,7 +74,7 @@ TEST(EmbedAll, RefusesWhatTheModelDoesNotTake) {
   for (const std::vector<int32_t> &text :
        {std::vector<int32_t>{}, std::vector<int32_t>(21, 1),
         std::vector<int32_t>{100}, std::vector<int32_t>{-1}}) {
-    TokenSpan span(text);
+    TokenSequence span(text);
     EXPECT_FALSE(embedAll(model, std::span(&span, 1), room).ok());
   }
 }
