@@ -1,5 +1,6 @@
 #include "passes/kernels/attention/AttentionPlan.h"
 #include "passes/kernels/attention/AttentionMatrices.h"
+#include "passes/kernels/attention/PagedBlock.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -49,11 +50,15 @@ tessera::chooseCpuPaged(graph::ClusterOp cluster, const PagedOperands &operands,
                              elementOf(cluster, operands.keys)))
     engines.insert(engines.begin(), Engine::matrix);
   SmallVector<AttentionPlanAttr> kernels;
-  for (Engine engine : engines)
-    for (int64_t queries : queryTilesFor(shape.rows()))
+  for (Engine engine : engines) {
+    SmallVector<int64_t> tiles = queryTilesFor(shape.rows());
+    if (engine == Engine::vector && canPutKeysInLanes(shape))
+      tiles.insert(tiles.begin(), shape.rows());
+    for (int64_t queries : tiles)
       kernels.push_back(AttentionPlanAttr::get(cluster.getContext(), engine,
                                                queries, keys, /*split=*/0,
                                                /*ping_pong=*/false));
+  }
   llvm::Expected<AttentionChoice> choice = takeAttention(cluster, kernels);
   if (!choice)
     return choice.takeError();

@@ -66,6 +66,8 @@ public:
   // Memory. Values are f32 for all element types.
   mlir::Value alloc(llvm::ArrayRef<int64_t> sizes);
   Matrix matrix(mlir::Value memory); ///< a two-dimensional memref as it is
+  llvm::SmallVector<mlir::Value> at(const Matrix &m, mlir::Value row,
+                                    mlir::Value col);
   mlir::Value load(const Matrix &m, mlir::Value row, mlir::Value col,
                    int64_t rows, int64_t cols);
   void store(mlir::Value tile, const Matrix &m, mlir::Value row,
@@ -144,8 +146,6 @@ private:
   void forUsedColumns(Columns cols, int64_t width,
                       llvm::function_ref<void(mlir::Value, int64_t)> body);
   mlir::Value toF32(mlir::Value tile);
-  llvm::SmallVector<mlir::Value> at(const Matrix &m, mlir::Value row,
-                                    mlir::Value col);
 };
 
 /// An attention op inside a cluster: where its operands come from.

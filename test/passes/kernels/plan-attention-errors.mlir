@@ -96,7 +96,7 @@ func.func @f(%q: !q, %k: !k, %t: tensor<1x8xi32>, %n: tensor<1xi32>) -> !q {
 !q = tensor<1x1x8x64xbf16>
 !k = tensor<9x64x2x64xbf16>
 func.func @f(%q: !q, %k: !k, %t: tensor<1x8xi32>, %n: tensor<1xi32>) -> !q {
-  // expected-error @+1 {{cluster 'paged' has no kernel: tile.plan: a tile of 24 queries; expected 8, 64, 32 or 16}}
+  // expected-error @+1 {{cluster 'paged' has no kernel: tile.plan: a tile of 24 queries; expected 4, 8, 64, 32 or 16}}
   %y = graph.cluster paged_attention "paged"(%q, %k, %t, %n) attributes {tile.plan = #tile.attention_plan<vector, tile = [24, 64]>} : (!q, !k, tensor<1x8xi32>, tensor<1xi32>) -> !q {
   ^bb0(%a: !q, %b: !k, %c: tensor<1x8xi32>, %d: tensor<1xi32>):
     %o = graph.paged_attention %a, %b, %b pages %c starts %d lengths %d scale 0.1 : !q, !k, tensor<1x8xi32>, tensor<1xi32>

@@ -2,7 +2,7 @@
 // RUN: tessera-opt %s --plan-kernels="targets=cpu:avx2" | FileCheck %s --check-prefix=VECTOR
 // RUN: tessera-opt %s --plan-kernels="targets=cuda:sm_80 print" 2>&1 | FileCheck %s --check-prefix=GPU
 // CHECK:  decode - paged_attention matrix bf16 memory int8 pages 8x64 2
-// VECTOR: tile.plan = #tile.attention_plan<vector, tile = [8, 64]>
+// VECTOR: tile.plan = #tile.attention_plan<vector, tile = [4, 64]>
 // GPU: decode_splits - paged_attention tensor_core bf16 memory int8 pages 16x64 8
 // GPU: decode_combine - paged_attention - - - - 8
 // GPU: tile.plan = #tile.attention_plan<tensor_core, tile = [16, 64], split = 256>
