@@ -122,6 +122,7 @@ GenerateOptions OpenedModel::options() const {
   options.program = decodes ? program.name() : "";
   options.device = choice.decoder.device;
   options.threads = choice.threads;
+  options.pool = choice.pool;
   options.phases = choice.phases;
   options.ranks = choice.ranks;
   return options;

@@ -16,7 +16,9 @@ namespace tessera {
 /// Options of the command line for the model.
 struct ModelChoice : ProgramOptions {
   std::string place; ///< a run, a model's directory, the hub's name or its file
-  unsigned threads = 0;          ///< 0: all processors
+  unsigned threads = 0; ///< 0: all processors
+  /// Of a CPU, instead of new threads (DeviceOptions); may be null.
+  std::shared_ptr<hal::ThreadPool> pool = {};
   StartPhases *phases = nullptr; ///< receives progress; may be null
   bool keepsWeights = true;      ///< of a directory, where the cache does
   /// Of the mesh of `decoder`, joined; null: there is none.
@@ -37,6 +39,9 @@ public:
   /// Reads the model's chat template; a run's is ChatML. `note` receives a
   /// message if there is none.
   Status readChat(std::string &note);
+  /// Overrides a key of the recipe, "inference.context=512", where programs are
+  /// compiled here.
+  void override(std::string key) { choice.set.push_back(std::move(key)); }
   /// Compiles inference programs, or takes them from the cache, and loads
   /// weights. `mayScore`: if programs cannot be compiled here for a run's
   /// device, its own program is used; `program` then stays empty and `note`

@@ -1,5 +1,7 @@
 #include "compiler/api/ServeModel.h"
+#include "compiler/api/DraftSource.h"
 #include "compiler/api/EncoderProgram.h"
+#include "runtime/hal/cpu/ThreadPool.h"
 #include "runtime/infer/DecodePrograms.h"
 #include <csignal>
 #include <fmt/format.h>
@@ -24,10 +26,10 @@ static Status serveEncoder(ServeSettings &settings, const ModelSource &source) {
     return Status::error("--adapter and --train apply only to models that "
                          "generate text; '{}' does not",
                          settings.choice.place);
-  if (settings.serve.engine.scheduler.drafts > 0 ||
+  if (settings.serve.engine.scheduler.drafts > 0 || !settings.draft.empty() ||
       settings.choice.decoder.pages)
-    return Status::error("--speculate and --kv-pages apply only to models that "
-                         "generate text; '{}' does not",
+    return Status::error("--speculate, --draft and --kv-pages apply only to "
+                         "models that generate text; '{}' does not",
                          settings.choice.place);
   TemporaryFile program;
   if (llvm::Error error = program.create())
@@ -75,7 +77,7 @@ static Status loadAdapters(const AdapterSettings &adapters, ModelState &model,
 // Reads and opens the model; on ranks, on each of them.
 static Status openText(ServeSettings &settings,
                        std::optional<ModelSource> source, const TextSink &say,
-                       OpenedModel &opened) {
+                       OpenedModel &opened, DraftSource &draft) {
   serve::ServiceOptions &service = settings.serve.service;
   TESSERA_RETURN_IF_ERROR(settings.adapters.apply(settings.choice, source));
   TESSERA_RETURN_IF_ERROR(opened.read(settings.choice, std::move(source)));
@@ -85,6 +87,9 @@ static Status openText(ServeSettings &settings,
   TESSERA_RETURN_IF_ERROR(opened.readChat(line));
   if (!line.empty())
     say(line);
+  if (!settings.draft.empty())
+    TESSERA_RETURN_IF_ERROR(
+        draft.read(settings.draft, settings.choice, *opened.tokenizer));
   settings.serve.phases.end("tokenizer");
   return opened.open(/*mayScore=*/false, say);
 }
@@ -115,16 +120,50 @@ static Status startTraining(ServeSettings &settings,
   return Status::success();
 }
 
+// Whatever is computed, it is by one model at a time.
+static Status shareThreads(ServeSettings &settings) {
+  if (settings.draft.empty() ||
+      !settings.choice.decoder.device.starts_with("cpu"))
+    return Status::success();
+  const unsigned threads = settings.choice.threads;
+  auto pool =
+      hal::ThreadPool::create(threads ? threads : hal::availableProcessors());
+  if (pool.ok())
+    settings.choice.pool = pool.take();
+  return pool.status();
+}
+
+static Status openDraft(ServeSettings &settings, const DecoderShape &shape,
+                        DraftSource &draft) {
+  SchedulerOptions &options = settings.serve.engine.scheduler;
+  const bool isGiven = !settings.draft.empty();
+  if ((options.drafts > 0 || isGiven) && shape.states > 0)
+    return Status::error("{}: the recurrent layers of '{}' cannot return from "
+                         "a draft that is refused; omit it",
+                         isGiven ? "--draft" : "--speculate",
+                         settings.choice.place);
+  if (!isGiven)
+    return Status::success();
+  TESSERA_RETURN_IF_ERROR(draft.open(shape, settings.note));
+  options.draft = &draft.model();
+  if (options.drafts == 0)
+    options.drafts = shape.buckets.back(); // as many as are worth it
+  settings.serve.phases.end("draft model");
+  return Status::success();
+}
+
 static Status serveText(ServeSettings &settings,
                         std::optional<ModelSource> source) {
+  TESSERA_RETURN_IF_ERROR(shareThreads(settings));
   TESSERA_RETURN_IF_ERROR(startTraining(settings, source));
   serve::ServiceOptions &service = settings.serve.service;
   InferenceRanks *ranks = settings.choice.ranks;
   const bool leads = !ranks || ranks->leads();
   OpenedModel opened;
+  DraftSource draft;
   Status status = openText(
       settings, std::move(source),
-      leads ? settings.note : [](std::string_view) {}, opened);
+      leads ? settings.note : [](std::string_view) {}, opened, draft);
   if (ranks)
     status = ranks->begin(status);
   TESSERA_RETURN_IF_ERROR(status);
@@ -142,11 +181,7 @@ static Status serveText(ServeSettings &settings,
   if (!opened.weights.mapped.empty())
     settings.note(
         fmt::format("weights are mapped from {}", opened.weights.mapped));
-  if (settings.serve.engine.scheduler.drafts > 0 &&
-      (*programs)->shape().states > 0)
-    return Status::error("--speculate: the recurrent layers of '{}' cannot "
-                         "return from a draft that is refused; omit it",
-                         settings.choice.place);
+  TESSERA_RETURN_IF_ERROR(openDraft(settings, (*programs)->shape(), draft));
   for (const hal::TensorInfo &tensor : opened.model->get().state())
     if (tensor.role == artifact::Role::cache ||
         tensor.role == artifact::Role::recurrent)
@@ -176,6 +211,8 @@ static Status checkMesh(const ServeSettings &settings,
                          "it with tessera export --merge, or omit --mesh");
   if (settings.serve.engine.scheduler.drafts > 0)
     return Status::error("--speculate is for one process; omit it, or --mesh");
+  if (!settings.draft.empty())
+    return Status::error("--draft is for one process; omit it, or --mesh");
   return checkSharded(settings.choice.place, source);
 }
 

@@ -12,6 +12,7 @@ namespace tessera {
 struct ServeSettings {
   ModelChoice choice; ///< without ranks, phases and notes
   serve::ServeOptions serve;
+  std::string draft; ///< the model that proposes tokens; empty: none
   AdapterSettings adapters;
   TrainingSettings training;
   uint64_t keptBytes = WeightCache::kMostBytes; ///< of the weight cache

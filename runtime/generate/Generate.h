@@ -60,7 +60,9 @@ struct GenerateOptions {
   std::shared_ptr<TokenGuide> guide;
   std::string device = "cpu"; ///< see hal::createDevice
   unsigned threads = 0;       ///< 0: all processors
-  bool profile = false;       ///< time each step of the programs
+  /// Of a CPU, instead of new threads (DeviceOptions); may be null.
+  std::shared_ptr<hal::ThreadPool> pool = {};
+  bool profile = false; ///< time each step of the programs
   /// Those of the program's mesh, of which this process is one; null: it is
   /// the only one.
   InferenceRanks *ranks = nullptr;

@@ -21,6 +21,7 @@ openForGeneration(const std::string &program, const GenerateOptions &options) {
   hal::SessionOptions session;
   session.device = options.device;
   session.deviceOptions.threads = options.threads;
+  session.deviceOptions.pool = options.pool;
   session.recordOptions.profile = options.profile;
   if (options.ranks) {
     session.mesh = options.ranks->context();

@@ -123,6 +123,8 @@ public:
          const Bindings &bindings, const RecordOptions &options) = 0;
 };
 
+class ThreadPool;
+
 struct DeviceOptions {
   /// Threads that run kernels, the caller among them. 0: as many as the
   /// processors this process may use.
@@ -153,6 +155,9 @@ struct DeviceOptions {
   std::string tune = {};
   /// CPUs: with whom the processors are shared, if anyone.
   SharedProcessors processors = {};
+  /// CPUs: the threads that run kernels, instead of new ones. All devices that
+  /// have them must be used by one thread at a time.
+  std::shared_ptr<ThreadPool> pool = {};
 };
 
 /// An error unless a kind of device is called as `name` is up to its colon.

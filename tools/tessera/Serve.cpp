@@ -95,10 +95,16 @@ static void addServingOptions(CLI::App &command, ServeSettings &settings) {
       ->capture_default_str();
   command
       .add_option("--speculate", settings.serve.engine.scheduler.drafts,
-                  "draft tokens per step for prompt-lookup (n-gram) "
-                  "speculative decoding; 0: off")
+                  "speculative decoding: maximum draft tokens of a sequence "
+                  "per step, found by prompt lookup (n-gram) unless --draft is "
+                  "given; 0: off, or with --draft no maximum")
       ->check(CLI::Range(0, 64))
       ->capture_default_str();
+  command
+      .add_option("--draft", settings.draft,
+                  "smaller model with the same tokenizer that proposes tokens "
+                  "for speculative decoding; the output is the same without")
+      ->type_name("RUN|DIR|FILE");
   command.add_flag("--request-priorities", settings.serve.service.priorities,
                    "requests may set `priority`, whatever their key: those of "
                    "a lower number run first, and preempt others");

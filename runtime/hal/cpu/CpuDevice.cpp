@@ -41,7 +41,7 @@ public:
 
 class CpuDevice : public HostDevice {
 public:
-  CpuDevice(std::unique_ptr<ThreadPool> pool, std::string forcedTarget)
+  CpuDevice(std::shared_ptr<ThreadPool> pool, std::string forcedTarget)
       : cpu(CpuFeatures::detect()), pool(std::move(pool)),
         forcedTarget(std::move(forcedTarget)) {}
   std::string_view name() const override { return "cpu"; }
@@ -57,7 +57,7 @@ public:
 
 private:
   CpuFeatures cpu;
-  std::unique_ptr<ThreadPool> pool;
+  std::shared_ptr<ThreadPool> pool;
   std::string forcedTarget;
 };
 
@@ -167,17 +167,21 @@ CpuDevice::record(Executable &executable, const artifact::Program &program,
 
 StatusOr<std::unique_ptr<Device>>
 createCpuDevice(std::string_view which, const DeviceOptions &options) {
-  auto pool = ThreadPool::create(options.threads ? options.threads
-                                                 : availableProcessors(),
-                                 options.processors);
-  if (!pool.ok())
-    return pool.status();
+  std::shared_ptr<ThreadPool> pool = options.pool;
+  if (!pool) {
+    auto created = ThreadPool::create(options.threads ? options.threads
+                                                      : availableProcessors(),
+                                      options.processors);
+    if (!created.ok())
+      return created.status();
+    pool = created.take();
+  }
   std::string target(which.empty() ? options.cpuTarget : which);
   if (const char *environment = std::getenv("TESSERA_CPU");
       target.empty() && environment)
     target = environment;
   return std::unique_ptr<Device>(
-      std::make_unique<CpuDevice>(pool.take(), std::move(target)));
+      std::make_unique<CpuDevice>(std::move(pool), std::move(target)));
 }
 
 } // namespace tessera::hal

@@ -2,6 +2,7 @@
 // next token.
 #pragma once
 #include "runtime/infer/PagedModel.h"
+#include "runtime/infer/engine/DraftModel.h"
 #include "runtime/infer/engine/NgramDraft.h"
 #include "runtime/infer/engine/PagePool.h"
 #include "runtime/infer/engine/Request.h"
@@ -78,6 +79,7 @@ struct ScheduledSequence {
   EngineRequest request;
   Sampler sampler;
   NgramDraft draft;
+  DraftText drafted;               ///< what a draft model has of it
   std::span<const int32_t> drafts; ///< draft tokens of this iteration
   bool isSampled = false;          ///< whether the model samples this iteration
   std::vector<int32_t> tokens;     ///< prompt and generated tokens

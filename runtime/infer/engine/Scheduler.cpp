@@ -23,6 +23,9 @@ Scheduler::Scheduler(PagedModel &model, const SchedulerOptions &options)
     unusedStates.resize(size_t(states));
     std::iota(unusedStates.rbegin(), unusedStates.rend(), 0);
   }
+  if (options.draft && this->options.drafts > 0)
+    drafts.emplace(*options.draft, this->options.choices,
+                   model.shape().buckets);
 }
 
 Scheduler::~Scheduler() = default;
@@ -31,7 +34,7 @@ void Scheduler::add(uint64_t id, EngineRequest request,
                     EngineClock::time_point arrived) {
   shares.arrive(request.tenant);
   waiting.push_back(std::make_unique<Sequence>(id, std::move(request), arrived,
-                                               options.drafts));
+                                               drafts ? 0 : options.drafts));
 }
 
 int64_t Scheduler::unfinishedTokens() const {
@@ -49,6 +52,8 @@ int64_t Scheduler::unfinishedTokens() const {
 
 void Scheduler::releaseMemory(Sequence &sequence) {
   pool.release(sequence.list);
+  if (drafts)
+    drafts->release(sequence.drafted);
   if (sequence.state >= 0)
     unusedStates.push_back(std::exchange(sequence.state, -1));
 }

@@ -12,9 +12,9 @@
 // a sequence's neighbours affect nothing but its latency.
 //
 // A sequence with draft tokens has a row of the batch for each of them. A draft
-// is accepted if it equals the token chosen before it (Leviathan et al. 2023,
-// with the sequence's own past as the draft model), so the output is not only
-// as likely as without drafts, it is the same. A prompt that is scored by
+// is accepted if it equals the token chosen before it, so the output is not
+// only as likely as without drafts, it is the same. Drafts are of a draft model
+// or, without one, from the sequence's own past. A prompt that is scored by
 // logprobs is computed in such rows too, as drafts that are always accepted: a
 // prefill chunk has logits after its last token only.
 //
@@ -23,6 +23,7 @@
 // is scored token by token.
 #pragma once
 #include "runtime/infer/PagedModel.h"
+#include "runtime/infer/engine/DraftModel.h"
 #include "runtime/infer/engine/EngineMetrics.h"
 #include "runtime/infer/engine/PagePool.h"
 #include "runtime/infer/engine/Request.h"
@@ -43,9 +44,12 @@ struct SchedulerOptions {
   /// Tokens that may be chosen, from 0 on; 0: the whole vocabulary. (A
   /// vocabulary padded beyond the tokenizer's has ids without a token.)
   int64_t choices = 0;
-  /// Draft tokens of a sequence that one step verifies (NgramDraft.h), as far
-  /// as the largest bucket has room; 0: none, and so for models with states.
+  /// Draft tokens of a sequence that one step verifies, as far as the largest
+  /// bucket has room; 0: none, and so for models with states.
   int64_t drafts = 0;
+  /// Proposes them, and passes checkDraftModel(); null: prompt lookup does
+  /// (NgramDraft.h). It must outlive the scheduler.
+  PagedModel *draft = nullptr;
 };
 
 /// Not thread-safe.
@@ -98,7 +102,10 @@ private:
   void tookRows(Sequence &sequence, int64_t first, int64_t count);
   Status decode();
   std::vector<Sequence *> decodable();
-  void addDrafts(std::span<Sequence *const> sequences);
+  Status addDrafts(std::span<Sequence *const> sequences);
+  void lookUpDrafts(std::span<Sequence *const> sequences);
+  /// Drafts at most, of so many rows that are free.
+  static int64_t roomFor(const Sequence &sequence, int64_t rows);
   bool takeRow(Sequence &sequence, int64_t row);
   void preemptLast();
   /// What to request from the model for the rows of these sequences; a
@@ -114,6 +121,7 @@ private:
   PagedModel &model;
   SchedulerOptions options;
   PagePool pool;
+  std::optional<DraftModel> drafts;
   /// Slots for the states of sequences; as many as can run, or none.
   std::vector<int32_t> unusedStates;
   std::vector<TokenSampling> samplings; ///< of an iteration

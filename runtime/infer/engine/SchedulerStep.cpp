@@ -142,23 +142,39 @@ std::vector<Scheduler::Sequence *> Scheduler::decodable() {
   return sequences;
 }
 
-// Drafts never take pages or rows that another sequence needs now.
-void Scheduler::addDrafts(std::span<Sequence *const> sequences) {
+// An accepted draft is followed by another token, which maxTokens must allow.
+int64_t Scheduler::roomFor(const Sequence &sequence, int64_t rows) {
+  return std::min(rows, sequence.request.maxTokens -
+                            sequence.result.generatedTokens - 1);
+}
+
+// The free rows are divided among the remaining sequences.
+void Scheduler::lookUpDrafts(std::span<Sequence *const> sequences) {
   int64_t rows = model.shape().buckets.back() - int64_t(sequences.size());
   auto left = int64_t(sequences.size());
   for (Sequence *sequence : sequences) {
-    // Divide the free rows among the remaining sequences. An accepted draft is
-    // followed by another token, which maxTokens must allow.
-    int64_t room = std::min((rows + left - 1) / left,
-                            sequence->request.maxTokens -
-                                sequence->result.generatedTokens - 1);
+    sequence->drafts = sequence->draft.propose(
+        sequence->tokens, roomFor(*sequence, (rows + left - 1) / left));
     --left;
-    sequence->drafts = sequence->draft.propose(sequence->tokens, room);
-    auto drafted = int64_t(sequence->drafts.size());
-    if (!pool.grow(sequence->list, int64_t(sequence->tokens.size()) + drafted))
-      sequence->drafts = {};
     rows -= int64_t(sequence->drafts.size());
   }
+}
+
+// Drafts never take pages or rows that another sequence needs now.
+Status Scheduler::addDrafts(std::span<Sequence *const> sequences) {
+  if (drafts) {
+    std::vector<DraftModel::Turn> turns;
+    for (Sequence *each : sequences)
+      turns.push_back({each, roomFor(*each, options.drafts)});
+    TESSERA_RETURN_IF_ERROR(drafts->propose(std::move(turns)));
+  } else {
+    lookUpDrafts(sequences);
+  }
+  for (Sequence *each : sequences)
+    if (!pool.grow(each->list,
+                   int64_t(each->tokens.size() + each->drafts.size())))
+      each->drafts = {};
+  return Status::success();
 }
 
 /// Chooses the token after row `row`; returns whether the sequence goes on.
@@ -193,7 +209,7 @@ Status Scheduler::decode() {
   std::vector<Sequence *> sequences = decodable();
   if (sequences.empty())
     return Status::success();
-  addDrafts(sequences);
+  TESSERA_RETURN_IF_ERROR(addDrafts(sequences));
   std::vector<CachedText> cached;
   std::vector<int32_t> tokens;
   for (const Sequence *sequence : sequences) {
@@ -204,8 +220,12 @@ Status Scheduler::decode() {
       tokens.push_back(drafted);
     }
   }
+  const auto before = EngineClock::now();
   TESSERA_RETURN_IF_ERROR(model.decode(cached, tokens, requestRows(sequences)));
   counters.lastComputed = EngineClock::now();
+  if (drafts)
+    drafts->tookStep(int64_t(tokens.size()),
+                     secondsOf(*counters.lastComputed - before));
   int64_t row = 0;
   for (Sequence *sequence : sequences) {
     int64_t first = row, held = 0;
@@ -216,7 +236,9 @@ Status Scheduler::decode() {
       ++held;
     counters.draftTokens += uint64_t(drafted);
     counters.acceptedTokens += uint64_t(held);
-    if (drafted > 0)
+    if (drafts)
+      drafts->outcome(*sequence, held);
+    else if (drafted > 0)
       sequence->draft.outcome(held);
   }
   return Status::success();

@@ -41,9 +41,14 @@ TEST_F(ServeModel, KnowsWhatEncodersCannotDo) {
                 settings.choice.place + "' does not");
   settings.adapters.slots = 0;
   settings.serve.engine.scheduler.drafts = 4;
-  EXPECT_EQ(error(), "--speculate and --kv-pages apply only to models that "
-                     "generate text; '" +
-                         settings.choice.place + "' does not");
+  const std::string drafted =
+      "--speculate, --draft and --kv-pages apply only to models that generate "
+      "text; '" +
+      settings.choice.place + "' does not";
+  EXPECT_EQ(error(), drafted);
+  settings.serve.engine.scheduler.drafts = 0;
+  settings.draft = TESSERA_SPECS "/tiny-gpt2";
+  EXPECT_EQ(error(), drafted);
 }
 
 TEST_F(ServeModel, TakesItsAddressFirst) {

@@ -5,8 +5,8 @@
 //   serve-check [--slow MICROSECONDS] [--slow-read MICROSECONDS]
 //     [--patience MILLISECONDS] [--health MILLISECONDS] [--requests N]
 //     [--request-timeout SECONDS]
-//     [--connections N] [--port PORT] [--speculate N] [--key KEY]... [--name
-//     NAME]...
+//     [--connections N] [--port PORT] [--speculate N] [--draft 0|1]
+//     [--key KEY]... [--name NAME]...
 //     [--stored N] [--stored-bytes N] [--unread N] [--embeds 0|1] [--ranks 0|1]
 //     [--template FILE] [--traces URL] [--priorities 0|1]
 // listens on 127.0.0.1, on a free port if none is given, and says so as
@@ -118,7 +118,7 @@ int64_t number(std::string_view text) {
 struct Settings {
   serve::ServeOptions serve;
   std::chrono::microseconds slow{0}, slowRead{0};
-  bool embeds = false, ranks = false;
+  bool embeds = false, ranks = false, drafts = false;
   std::string chatTemplate; ///< a file; none: ChatML
 };
 
@@ -145,6 +145,8 @@ void read(std::string_view name, const char *value, Settings &to) {
     to.serve.engine.maxRequests = number(value);
   else if (name == "--speculate")
     to.serve.engine.scheduler.drafts = number(value);
+  else if (name == "--draft")
+    to.drafts = number(value) != 0;
   else if (name == "--unread")
     to.serve.http.unreadBytes = std::size_t(number(value));
   else if (name == "--stored")
@@ -174,8 +176,7 @@ Status serveScores(const tokenizer::Tokenizer &tokenizer,
                              settings.serve);
 }
 
-Status serveInputs(const tokenizer::Tokenizer &tokenizer,
-                   const Settings &settings) {
+Status serveInputs(const tokenizer::Tokenizer &tokenizer, Settings settings) {
   DecoderShape shape;
   shape.context = 1024;
   shape.page = 16;
@@ -185,6 +186,11 @@ Status serveInputs(const tokenizer::Tokenizer &tokenizer,
   shape.buckets = {1, 2, 4, 8};
   testing::FakeModel fake(shape);
   SlowModel model(fake, settings.slow, settings.slowRead);
+  testing::FakeModel draft(shape);
+  if (settings.drafts) {
+    settings.serve.engine.scheduler.draft = &draft;
+    settings.serve.engine.scheduler.drafts = shape.buckets.back();
+  }
   if (settings.chatTemplate.empty())
     return serve::serve(model, tokenizer, serve::chatMl(), settings.serve);
   auto source = readTextFile(settings.chatTemplate, 1 << 20);

@@ -184,13 +184,35 @@ def main():
         file.write(TEMPLATE)
         file.flush()
         command = [check_program, "--template", file.name]
-        with Server(command) as plain, Server([*command, "--speculate", "4"]) as guessing:
-            for server in (plain, guessing):  # a line a request is more than a pipe holds
+        # Drafts of a model pay where steps take long.
+        with (Server(command) as plain, Server([*command, "--speculate", "4"]) as guessing,
+              Server([*command, "--draft", "1", "--slow", "100"]) as drafting):
+            for server in (plain, guessing, drafting):  # a line a request is more than a pipe holds
                 threading.Thread(target=collections.deque, args=(server.log, 0), daemon=True).start()
-            compare(plain, guessing, names, cells)
+            compare(plain, (guessing, drafting), names, cells)
 
 
-def compare(plain, guessing, names, cells):
+def together(server, jobs):
+    """All requests, of which few fit into the cache at once."""
+    differ = []
+
+    def ask(mine):
+        for pair, endpoint, asked, wanted in mine:
+            if answer(server, endpoint, asked) != wanted:
+                differ.append(pair)
+
+    threads = [threading.Thread(target=ask, args=(jobs[i::12],)) for i in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not differ, differ
+    metrics = server.call("GET", "/metrics")[2]
+    accepted = re.search(r"^tessera:spec_decode_num_accepted_tokens_total (\S+)", metrics, re.MULTILINE)
+    assert accepted and float(accepted[1]) > 0, "no draft was accepted"
+
+
+def compare(plain, speculating, names, cells):
     tested, refused, jobs, effects = 0, 0, [], set()
     pairs = []
     for (one, other), letter in cells.items():
@@ -217,30 +239,16 @@ def compare(plain, guessing, names, cells):
         # A stream says what the whole answer says, and drafts change nothing.
         whole = {name: value for name, value in asked.items() if name != "stream"}
         assert answer(plain, endpoint, whole) == wanted, pair
-        assert answer(guessing, endpoint, asked) == wanted, pair
+        for server in speculating:
+            assert answer(server, endpoint, asked) == wanted, pair
         jobs.append((pair, endpoint, asked, wanted))
         tested += 1
-    differ = []
-
-    def ask(mine):
-        for pair, endpoint, asked, wanted in mine:
-            if answer(guessing, endpoint, asked) != wanted:
-                differ.append(pair)
-
-    # All of them together, of which few fit into the cache at once.
-    threads = [threading.Thread(target=ask, args=(jobs[i::12],)) for i in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not differ, differ
-    metrics = guessing.call("GET", "/metrics")[2]
-    accepted = re.search(r"^tessera:spec_decode_num_accepted_tokens_total (\S+)", metrics, re.MULTILINE)
+    for server in speculating:
+        together(server, jobs)
     # A form, a stop or a bias may leave nothing to change; an endpoint always does.
     for endpoint in PATHS:
         for feature in ("sampling", "penalties"):
             assert (feature, endpoint) in effects, (feature, endpoint, sorted(effects))
-    assert accepted and float(accepted[1]) > 0, "no guess came true"
     print(f"{tested} pairs tested, {refused} refused")
 
 
