@@ -44,10 +44,11 @@ Status checkDraftModel(const DecoderShape &shape, int64_t choices) {
 }
 
 DraftModel::DraftModel(PagedModel &model, int64_t choices,
-                       std::vector<int64_t> buckets)
+                       std::vector<int64_t> buckets,
+                       EngineClock::time_point (*now)())
     : model(model), choices(choices),
-      pool(model.shape().pages, model.shape().page),
-      counts(std::move(buckets)) {}
+      pool(model.shape().pages, model.shape().page), counts(std::move(buckets)),
+      now(now) {}
 
 void DraftModel::release(DraftText &text) {
   pool.release(text.list);
@@ -186,7 +187,7 @@ Status DraftModel::propose(std::vector<Turn> turns) {
   limitRooms(turns);
   TESSERA_RETURN_IF_ERROR(readChunk(turns));
   dropUnready(turns);
-  const auto before = EngineClock::now();
+  const auto before = now();
   std::size_t count = 0;
   for (std::vector<Turn> left = turns;; ++count) {
     std::erase_if(left, [&](const Turn &turn) {
@@ -197,7 +198,7 @@ Status DraftModel::propose(std::vector<Turn> turns) {
       break;
     TESSERA_RETURN_IF_ERROR(step(left));
   }
-  counts.tookDrafts(int64_t(count), secondsOf(EngineClock::now() - before));
+  counts.tookDrafts(int64_t(count), secondsOf(now() - before));
   for (const Turn &turn : turns)
     turn.sequence->drafts = turn.sequence->drafted.drafts;
   return Status::success();

@@ -11,6 +11,7 @@
 #include "runtime/infer/PagedModel.h"
 #include "runtime/infer/engine/DraftCounts.h"
 #include "runtime/infer/engine/PagePool.h"
+#include "runtime/infer/engine/Request.h"
 
 #include <cstdint>
 #include <span>
@@ -38,7 +39,8 @@ class DraftModel {
 public:
   /// Proposes for steps of at most `buckets.back()` rows. The model passes
   /// checkDraftModel() and must outlive it.
-  DraftModel(PagedModel &model, int64_t choices, std::vector<int64_t> buckets);
+  DraftModel(PagedModel &model, int64_t choices, std::vector<int64_t> buckets,
+             EngineClock::time_point (*now)());
 
   /// A sequence, and for how many drafts it has room.
   struct Turn {
@@ -72,6 +74,7 @@ private:
   const int64_t choices;
   PagePool pool;
   DraftCounts counts;
+  EngineClock::time_point (*now)();
   DraftChance usual; ///< of all sequences
 };
 

@@ -24,8 +24,8 @@ Scheduler::Scheduler(PagedModel &model, const SchedulerOptions &options)
     std::iota(unusedStates.rbegin(), unusedStates.rend(), 0);
   }
   if (options.draft && this->options.drafts > 0)
-    drafts.emplace(*options.draft, this->options.choices,
-                   model.shape().buckets);
+    drafts.emplace(*options.draft, this->options.choices, model.shape().buckets,
+                   options.now);
 }
 
 Scheduler::~Scheduler() = default;

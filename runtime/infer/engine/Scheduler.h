@@ -50,6 +50,8 @@ struct SchedulerOptions {
   /// Proposes them, and passes checkDraftModel(); null: prompt lookup does
   /// (NgramDraft.h). It must outlive the scheduler.
   PagedModel *draft = nullptr;
+  /// The clock of both models' steps, by which drafts are worth their time.
+  EngineClock::time_point (*now)() = EngineClock::now;
 };
 
 /// Not thread-safe.

@@ -220,12 +220,11 @@ Status Scheduler::decode() {
       tokens.push_back(drafted);
     }
   }
-  const auto before = EngineClock::now();
+  const auto before = options.now();
   TESSERA_RETURN_IF_ERROR(model.decode(cached, tokens, requestRows(sequences)));
-  counters.lastComputed = EngineClock::now();
   if (drafts)
-    drafts->tookStep(int64_t(tokens.size()),
-                     secondsOf(*counters.lastComputed - before));
+    drafts->tookStep(int64_t(tokens.size()), secondsOf(options.now() - before));
+  counters.lastComputed = EngineClock::now();
   int64_t row = 0;
   for (Sequence *sequence : sequences) {
     int64_t first = row, held = 0;

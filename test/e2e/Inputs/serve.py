@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import sys
 
 from harness import Prepared, SOURCE, check, refuses, run
@@ -44,6 +45,27 @@ def forms(made, out):
     refuses("a wrong grammar", "list.gbnf: line 1, column 10: unknown rule 'item'")(
         made.tessera, "generate", out, "--grammar", grammar)
     refuses("two forms", "--grammar")(made.tessera, "generate", out, "--grammar", grammar, "--regex", "a")
+
+
+def drafts(made, out, env, requests, alone):
+    """Its own draft model, whose tokens all are accepted: at first they cost nothing that is known."""
+    command = [str(made.tessera), "serve", str(out), "--port", "0", "--max-batch", "4", "--draft"]
+    with Server([*command, str(out)], env=env) as server:
+        answers = [server.post("/v1/completions", max_tokens=24, **fields)[1] for fields in requests]
+        check([body["choices"][0]["text"] for body in answers] == alone, "a draft model changes no text")
+        server.wait_until_idle()
+        drafted = server.metric("spec_decode_num_draft_tokens_total")
+        accepted = server.metric("spec_decode_num_accepted_tokens_total")
+        # Not those after a penalty or the end of a text.
+        check(0 < accepted <= drafted, f"{accepted} of {drafted} draft tokens are accepted")
+    other = made.scratch / "other"
+    shutil.copytree(out, other)
+    tokenizer = json.loads((other / "tokenizer.json").read_text())
+    vocab = tokenizer["model"]["vocab"]
+    vocab["a"], vocab["b"] = vocab["b"], vocab["a"]
+    (other / "tokenizer.json").write_text(json.dumps(tokenizer))
+    refuses("a draft model with other tokens", "a draft model has the same tokenizer", env=env)(*command, other)
+    refuses("no draft model", "--draft nowhere: ", env=env)(*command, "nowhere")
 
 
 def main():
@@ -93,6 +115,7 @@ def main():
             made.tessera, "serve", out, "--port", server.port, "--max-batch", 4)
         server.terminate()
         check(server.process.wait(60) == 0, "SIGTERM ends it")
+    drafts(made, out, env, requests, alone)
     with Server([str(made.tessera), "serve", str(out), "--port", "0",
                  "--max-batch", "4"], env=env) as server:
         check(server.metric("compilations_total") == 0, "what is cached is not compiled")

@@ -22,11 +22,14 @@ using testing::Random;
 using testing::randomPlan;
 using testing::shapeOf;
 
-/// Another model, whose steps take at least so long.
-class SlowModel final : public PagedModel {
+EngineClock::time_point time; // of the scheduler's clock
+EngineClock::time_point now() { return time; }
+
+/// Another model, whose decode steps take as long as its time is moved.
+class TimedModel final : public PagedModel {
 public:
-  SlowModel(PagedModel &model, std::chrono::microseconds time)
-      : model(model), time(time) {}
+  TimedModel(PagedModel &model, int64_t microseconds)
+      : model(model), taken(microseconds) {}
   const DecoderShape &shape() const override { return model.shape(); }
   Status prefill(const CachedText &text, std::span<const int32_t> tokens,
                  const Wanted &wanted) override {
@@ -35,11 +38,8 @@ public:
   Status decode(std::span<const CachedText> sequences,
                 std::span<const int32_t> tokens,
                 const Wanted &wanted) override {
-    const auto end = EngineClock::now() + time;
-    Status status = model.decode(sequences, tokens, wanted);
-    while (EngineClock::now() < end) {
-    }
-    return status;
+    time += taken;
+    return model.decode(sequences, tokens, wanted);
   }
   std::span<const float> logits(int64_t row) const override {
     return model.logits(row);
@@ -48,10 +48,11 @@ public:
 
 private:
   PagedModel &model;
-  std::chrono::microseconds time;
+  std::chrono::microseconds taken;
 };
 
-constexpr std::chrono::microseconds kSlow{200};
+// A draft model is a tenth of the model.
+constexpr int64_t kStep = 100, kDraft = 10;
 
 //===--- counts -----------------------------------------------------------===//
 
@@ -117,12 +118,14 @@ TEST(DraftModel, HasReadWhatTheModelHasRead) {
     SCOPED_TRACE(seed);
     Random random(seed);
     FakeModel model(shapeOf(10 + random(20)));
-    SlowModel slow(model, kSlow);
+    TimedModel timed(model, kStep);
     DecoderShape shape = shapeOf(12 + random(40));
     shape.changes = std::array{-1, 0, 61}[seed % 3];
     shape.page = 3;
-    FakeModel draft(shape);
-    Scheduler scheduler(slow, {.drafts = 1 + random(4), .draft = &draft});
+    FakeModel same(shape);
+    TimedModel draft(same, kDraft);
+    Scheduler scheduler(timed,
+                        {.drafts = 1 + random(4), .draft = &draft, .now = now});
     std::vector<Planned> plan = randomPlan(random);
     for (Planned &each : plan) {
       each.request.adapter.reset();
@@ -148,15 +151,17 @@ TEST(DraftModel, ChangesNoOutput) {
     SCOPED_TRACE(seed);
     Random random(seed);
     FakeModel model(shapeOf(10 + random(20)));
-    SlowModel slow(model, kSlow);
+    TimedModel timed(model, kStep);
     DecoderShape shape = shapeOf(8 + random(20)); // no adapters, too
     shape.buckets = {1, 1 + random(3)};
     shape.chunk = 5;
     shape.context = 20 + random(30);
-    FakeModel draft(shape);
-    Scheduler scheduler(
-        slow,
-        {.maxBatch = random(5), .drafts = 1 + random(4), .draft = &draft});
+    FakeModel other(shape);
+    TimedModel draft(other, kDraft);
+    Scheduler scheduler(timed, {.maxBatch = random(5),
+                                .drafts = 1 + random(4),
+                                .draft = &draft,
+                                .now = now});
     std::vector<Planned> plan = randomPlan(random);
     run(scheduler, model.shape(), plan);
     for (const Planned &each : plan)
@@ -213,9 +218,9 @@ private:
 
 TEST(DraftModel, LeavesTheDistributionOfTheModel) {
   const std::vector<double> shares{0.5, 0.2, 0.15, 0.1, 0.05};
-  TableModel model(shares), draft({0.4, 0.3, 0.1, 0.1, 0.1});
-  SlowModel slow(model, std::chrono::microseconds(3));
-  Scheduler scheduler(slow, {.drafts = 3, .draft = &draft});
+  TableModel model(shares), other({0.4, 0.3, 0.1, 0.1, 0.1});
+  TimedModel timed(model, kStep), draft(other, kDraft);
+  Scheduler scheduler(timed, {.drafts = 3, .draft = &draft, .now = now});
   std::vector<int64_t> counts(shares.size());
   constexpr int64_t kTokens = 64, kRequests = (1 << 20) / kTokens;
   for (int64_t seed = 0; seed < kRequests; ++seed) {
