@@ -135,6 +135,7 @@ SHORTER = [
     Shorter("bench/README.md", r"--pp 0 --batch 16", r"--tg 2 --repeat 1 \g<0>", "time"),
     Shorter("*", r"--rate 4 --num 200", "--rate 20 --num 4", "time"),
     Shorter("docs/planning.md", r"--mesh auto --world 4", "--mesh auto --world 2", "time"),
+    Shorter("bench/README.md", r"speculate\.py .*", r"\g<0> --prompts 2 --prompt 4 --tokens 8 --rounds 1", "time"),
     Shorter("bench/README.md", r"--triples 40", "--triples 1 --plans 2", "time"),
     Shorter("bench/README.md", r"start\.py", r"\g<0> --runs 1 --settle 0", "time"),
     Shorter("docs/serving.md", r"load\.py", r"\g<0> --requests 24", "time"),
