@@ -248,9 +248,10 @@ def refusals(ranks, folder):
             ("a packaged model with --max-batch", packaged, "compiled for one process",
              ["--max-batch", 2]),
             ("speculative decoding", folder, "--speculate is for one process", ["--speculate", 2]),
+            ("a draft model", folder, "--draft is for one process", ["--draft", folder]),
             ("slots for adapters", folder, "models on a mesh have no adapters",
              ["--adapter-slots", 1]),
-            ("an encoder", encoder(ranks), "is an encoder, so omit --mesh", [])]:
+            ("an encoder", encoder(ranks), "only models that generate text are sharded", [])]:
         refuses(f"{what}, tessera serve", part)(
             tessera, "serve", "--port", 0, place, "--mesh", "tensor=1", *more)
     two_refuse(ranks, packaged)
