@@ -60,7 +60,7 @@ Status DraftSource::find(const ModelChoice &given,
 
 Status DraftSource::prepare(const DecoderShape &shape, const TextSink &note) {
   if (isCompiledHere)
-    opened.override(fmt::format("inference.context={}", shape.context));
+    opened.addKey(fmt::format("inference.context={}", shape.context));
   TESSERA_RETURN_IF_ERROR(opened.open(/*mayScore=*/false, note));
   auto created = DecodePrograms::create(opened.model->get());
   if (!created.ok())

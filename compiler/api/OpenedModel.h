@@ -41,7 +41,7 @@ public:
   Status readChat(std::string &note);
   /// Overrides a key of the recipe, "inference.context=512", where programs are
   /// compiled here.
-  void override(std::string key) { choice.set.push_back(std::move(key)); }
+  void addKey(std::string key) { choice.set.push_back(std::move(key)); }
   /// Compiles inference programs, or takes them from the cache, and loads
   /// weights. `mayScore`: if programs cannot be compiled here for a run's
   /// device, its own program is used; `program` then stays empty and `note`
